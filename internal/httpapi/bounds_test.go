@@ -238,7 +238,7 @@ func TestStreamWithoutReaderEnds(t *testing.T) {
 	big := []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for left := 1000; ; left-- { // until no socket takes more
 		require.Positive(t, left, "the stream continues without a reader")
-		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
+		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Event{Name: "partial", Attempt: 1, Data: big}) })
 		select {
 		case abandoned := <-f.abandoned:
 			require.Equal(t, id, abandoned)
@@ -362,7 +362,7 @@ func TestSlowReaderGetsAGap(t *testing.T) {
 	f.withCaller(id, func(c ondemand.Caller) {
 		c.Started(7, "w")
 		for n := range 100 {
-			c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: fmt.Appendf(nil, "%d", n)})
+			c.Reported(ondemand.Event{Name: "partial", Attempt: 1, Data: fmt.Appendf(nil, "%d", n)})
 		}
 	})
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"end"`)})
@@ -387,7 +387,7 @@ func TestBytesOfSharedRequestsAreBounded(t *testing.T) {
 		id := <-f.submitted
 		f.withCaller(id, func(c ondemand.Caller) {
 			for range 30 {
-				c.Reported(ondemand.Report{Partial: true, JSON: big})
+				c.Reported(ondemand.Event{Name: "partial", Data: big})
 			}
 		})
 		require.LessOrEqual(t, h.Gauges().Bytes, int64(most+1000))

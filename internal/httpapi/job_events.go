@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +20,8 @@ import (
 type jobWatch struct {
 	changed chan struct{} // capacity 1
 
-	most     int               // limit of waiting reports
-	requests *ondemand.Service // counts the bytes of the reports
-
 	mu      sync.Mutex
-	missed  int // number of reports that were dropped before the first of reports
-	reports []ondemand.Report
+	reports ondemand.Events
 	over    bool // the caller has disconnected
 }
 
@@ -36,26 +31,14 @@ func (j *jobWatch) Started(dispatcherd.SlotID, string) { j.wake() }
 // Answered implements Caller.
 func (j *jobWatch) Answered(ondemand.Answer) { j.wake() }
 
-// Reported implements Caller. If there is no room, it drops the oldest reports.
-func (j *jobWatch) Reported(r ondemand.Report) {
+// Reported implements Caller.
+func (j *jobWatch) Reported(e ondemand.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.over {
-		return
+	if !j.over {
+		j.reports.Add(e)
+		j.wake()
 	}
-	for len(j.reports) > 0 && (len(j.reports) >= j.most || j.requests.Full()) {
-		j.requests.Hold(-int64(len(j.reports[0].JSON)))
-		j.reports[0] = ondemand.Report{}
-		j.reports = j.reports[1:]
-		j.missed++
-	}
-	if j.requests.Full() {
-		j.missed++ // there is no room even for this report alone
-	} else {
-		j.reports = append(j.reports, r)
-		j.requests.Hold(int64(len(r.JSON)))
-	}
-	j.wake()
 }
 
 func (j *jobWatch) wake() {
@@ -65,21 +48,11 @@ func (j *jobWatch) wake() {
 	}
 }
 
-// take returns the reports of attempts that a row of the table knows, up to ondemand.ViewBytes. missed is the number of reports
-// that were dropped before the first one. more says that take returns reports, and that further ones wait.
-func (j *jobWatch) take(known dispatcherd.Attempt) (missed int, reports []ondemand.Report, more bool) {
+// take returns the reports of attempts that a row of the table knows; see [ondemand.Events.Take].
+func (j *jobWatch) take(known dispatcherd.Attempt) (missed int, reports []ondemand.Event, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	n, size := 0, 0
-	for n < len(j.reports) && j.reports[n].Attempt <= known && size < ondemand.ViewBytes {
-		size += len(j.reports[n].JSON)
-		n++
-	}
-	j.requests.Hold(-int64(size))
-	reports = slices.Clone(j.reports[:n])
-	j.reports = slices.Delete(j.reports, 0, n)
-	missed, j.missed = j.missed, 0
-	return missed, reports, n > 0 && len(j.reports) > 0
+	return j.reports.Take(known)
 }
 
 // close drops the waiting reports.
@@ -87,10 +60,7 @@ func (j *jobWatch) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.over = true
-	for i := range j.reports {
-		j.requests.Hold(-int64(len(j.reports[i].JSON)))
-	}
-	j.reports = nil
+	j.reports.Clear()
 }
 
 // getJobEvents streams the events of a row until the row is final. Status events have ids,
@@ -109,7 +79,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 		h.newSSE(w)
 		return nil
 	}
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: h.cfg.EventsPerRequest, requests: h.requests}
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()
@@ -155,7 +125,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 }
 
 // sendReports queues reports, after the status of the attempt if it runs.
-func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, missed int, reports []ondemand.Report) {
+func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, missed int, reports []ondemand.Event) {
 	if job.Status == dispatcherd.Running {
 		statuses.send(job)
 	}
@@ -163,17 +133,10 @@ func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, missed in
 		h.obs.Refused(BoundEvents)
 		statuses.out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
 	}
-	for _, p := range reports {
-		name := "progress"
-		switch {
-		case p.Attempt < statuses.attempt:
-			continue
-		case p.Partial:
-			name = "partial"
-		case p.Log:
-			name = "log"
+	for _, e := range reports {
+		if e.Attempt >= statuses.attempt {
+			statuses.out.event("", e.Name, e.Data)
 		}
-		statuses.out.event("", name, p.JSON)
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *rowReports) Job(_ context.Context, id dispatcherd.JobID) (contract.Job,
 	l := r.reads[0]
 	r.reads = r.reads[1:]
 	for _, a := range l.reports {
-		r.caller.Reported(ondemand.Report{Attempt: a, JSON: fmt.Appendf(nil, "%d", a)})
+		r.caller.Reported(ondemand.Event{Name: "progress", Attempt: a, Data: fmt.Appendf(nil, "%d", a)})
 	}
 	r.caller.Answered(ondemand.Answer{Kind: ondemand.Changed})
 	failures := int(l.attempt)

@@ -24,7 +24,7 @@ func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
 	big := strings.Repeat("x", 10<<10)
 	f.withCaller(id, func(c ondemand.Caller) {
 		for n := range 100 {
-			c.Reported(ondemand.Report{Partial: true, JSON: fmt.Appendf(nil, "%q", fmt.Sprint(n, big))})
+			c.Reported(ondemand.Event{Name: "partial", Data: fmt.Appendf(nil, "%q", fmt.Sprint(n, big))})
 		}
 	})
 	f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`"end"`)})
@@ -61,14 +61,14 @@ func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
 // all shared requests.
 func TestWatchIsBoundedInBytes(t *testing.T) {
 	const budget = 1 << 20
-	h, _, _ := testHandler(t, func(c *Config) { c.KeepBytes = budget })
+	h, _, _ := testHandler(t, func(c *Config) { c.KeepBytes, c.EventsPerRequest = budget, 1<<20 })
 	held := func() int64 { return h.Gauges().Bytes }
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}
-	other := &jobWatch{changed: make(chan struct{}, 1), most: 1 << 20, requests: h.requests}
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
+	other := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
 	big := make([]byte, 10<<10)
 	for range 1000 {
-		watch.Reported(ondemand.Report{JSON: big})
-		other.Reported(ondemand.Report{JSON: big})
+		watch.Reported(ondemand.Event{Name: "progress", Data: big})
+		other.Reported(ondemand.Event{Name: "progress", Data: big})
 	}
 	require.LessOrEqual(t, held(), int64(budget+2*len(big)))
 	missed, reports, more := watch.take(1)
@@ -83,23 +83,23 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 	}
 	require.Positive(t, got)
 	require.Equal(t, 1000, got+missed)
-	watch.Reported(ondemand.Report{JSON: big})
+	watch.Reported(ondemand.Event{Name: "progress", Data: big})
 	missed, reports, more = watch.take(1)
 	require.Len(t, reports, 1)
 	require.Zero(t, missed)
 	require.False(t, more)
 	watch.close()
 	other.close()
-	watch.Reported(ondemand.Report{JSON: big})
+	watch.Reported(ondemand.Event{Name: "progress", Data: big})
 	require.Zero(t, held())
 }
 
 // A follower of a row that does not read gets the latest reports, after a gap.
 func TestWatchDropsTheOldestReports(t *testing.T) {
-	h, _, _ := testHandler(t, nil)
-	watch := &jobWatch{changed: make(chan struct{}, 1), most: 3, requests: h.requests}
+	h, _, _ := testHandler(t, func(c *Config) { c.EventsPerRequest = 3 })
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
 	for n := range 5 {
-		watch.Reported(ondemand.Report{Attempt: 1, JSON: fmt.Append(nil, n)})
+		watch.Reported(ondemand.Event{Name: "progress", Attempt: 1, Data: fmt.Append(nil, n)})
 	}
 	out := &sse{}
 	missed, reports, _ := watch.take(1)

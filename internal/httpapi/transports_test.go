@@ -205,8 +205,8 @@ func TestEventsArriveInOrderOnEachTransport(t *testing.T) {
 			id := <-f.submitted
 			f.withCaller(id, func(c ondemand.Caller) {
 				c.Started(7, "w\"1")
-				c.Reported(ondemand.Report{Attempt: 1, JSON: []byte(`{"done":1,"total":3}`)})
-				c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
+				c.Reported(ondemand.Event{Name: "progress", Attempt: 1, Data: []byte(`{"done":1,"total":3}`)})
+				c.Reported(ondemand.Event{Name: "partial", Attempt: 1, Data: []byte(`"line"`)})
 			})
 			f.answer(id, ondemand.Answer{Kind: ondemand.Done, Payload: []byte(`[1]`)})
 		}()
@@ -232,7 +232,7 @@ func TestDroppedEventsCauseAGapOnEachTransport(t *testing.T) {
 			id := <-f.submitted
 			f.withCaller(id, func(c ondemand.Caller) {
 				for range 100 {
-					c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: []byte(`"` + strings.Repeat("x", 2000) + `"`)})
+					c.Reported(ondemand.Event{Name: "partial", Attempt: 1, Data: []byte(`"` + strings.Repeat("x", 2000) + `"`)})
 				}
 			})
 			f.answer(id, ondemand.Answer{Kind: ondemand.Done})
@@ -395,7 +395,7 @@ func TestCallerThatDoesNotReadLosesItsSession(t *testing.T) {
 	big := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 	for left := 100_000; ; left-- {
 		require.Positive(t, left)
-		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Report{Attempt: 1, Partial: true, JSON: big}) })
+		f.withCaller(id, func(c ondemand.Caller) { c.Reported(ondemand.Event{Name: "partial", Attempt: 1, Data: big}) })
 		select {
 		case <-f.abandoned:
 			require.Equal(t, 1, seen.hits(BoundSlowReader))

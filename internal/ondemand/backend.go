@@ -35,8 +35,8 @@ type Backend interface {
 type Caller interface {
 	// Started names the slot and the worker. A request may start again after a crash.
 	Started(slot dispatcherd.SlotID, worker string)
-	// Reported delivers progress or a part of the output.
-	Reported(r Report)
+	// Reported delivers progress, a part of the output or a line of the log.
+	Reported(e Event)
 	// Answered is the last call.
 	Answered(a Answer)
 }
@@ -48,7 +48,7 @@ type AnswerOnly struct{}
 func (AnswerOnly) Started(dispatcherd.SlotID, string) {}
 
 // Reported implements Caller.
-func (AnswerOnly) Reported(Report) {}
+func (AnswerOnly) Reported(Event) {}
 
 // AnswerTo is a Caller that sends its answer to a channel of capacity 1.
 type AnswerTo struct {
@@ -77,14 +77,6 @@ type Request struct {
 	Key          string        // for Durable: if a row has this key, it is used, and none is inserted; "" = none
 	Mark         [32]byte      // for Key: hash of the request
 	Keep         time.Duration // for Key: how long the row keeps the key after Due
-}
-
-// Report is one report of a worker about a running request.
-type Report struct {
-	Attempt dispatcherd.Attempt
-	Partial bool // JSON is a part of the output; otherwise JSON is progress
-	Log     bool // JSON is a line of the log
-	JSON    []byte
 }
 
 // AnswerKind is the way a request ended.

@@ -59,7 +59,7 @@ func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh boo
 		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
 	}
 	r := &Shared{
-		s:        s,
+		Events:   s.NewEvents(),
 		coalesce: coalesce,
 		mark:     mark,
 		typ:      o.Type,

@@ -55,7 +55,7 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	}
 	reason := lateReason(r.started, r.row)
 	n := &Shared{
-		s: s, id: rand.Text(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
+		Events: s.NewEvents(), id: rand.Text(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
 		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: reason}, endedAt: time.Now(),
 	}
 	n.grow(int64(len(reason)))
@@ -132,7 +132,7 @@ func (s *Service) purgeLocked(now time.Time) {
 		n++
 	}
 	s.kept = slices.Delete(s.kept, 0, n)
-	for s.Full() && s.evictLocked(false) {
+	for s.full() && s.evictLocked(false) {
 		continue
 	}
 }

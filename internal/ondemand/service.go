@@ -116,9 +116,5 @@ func (s *Service) Gauges() Gauges {
 	}
 }
 
-// Hold counts n bytes of events that callers' sessions hold in addition to shared
-// requests; n may be negative.
-func (s *Service) Hold(n int64) { s.bytes.Add(n) }
-
-// Full reports whether events and answers take more than KeepBytes.
-func (s *Service) Full() bool { return s.bytes.Load() > s.limits.KeepBytes }
+// full reports whether events and answers take more than KeepBytes.
+func (s *Service) full() bool { return s.bytes.Load() > s.limits.KeepBytes }

@@ -7,20 +7,11 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Event is one event of a shared request.
-type Event struct {
-	Name string // queued, started, progress or partial
-	Data []byte // JSON
-
-	Rank   Rank               // of queued
-	Slot   dispatcherd.SlotID // of started
-	Worker string             // of started
-}
-
 // Shared is one execution that any number of callers follow. It implements Caller.
 // Service.mu guards the fields that change.
 type Shared struct {
-	s        *Service
+	Events // the answer also counts towards their bytes
+
 	id       string   // random, so that it cannot be guessed
 	keys     []string // its idempotency keys, entries of Service.byKey
 	lateKeys []string // keys whose callers were answered Late before the end
@@ -35,10 +26,7 @@ type Shared struct {
 	job      dispatcherd.JobID // 0 until submitted
 	ready    bool              // it was submitted, or the submission failed
 	queued   *Event            // the first event
-	events   []Event
-	dropped  int   // number of events that were dropped before events[0]
-	bytes    int64 // of events and answer
-	body     Body  // share of the caller that submitted it, until the request ends or becomes a row
+	body     Body              // share of the caller that submitted it, until the request ends or becomes a row
 	changed  chan struct{}
 	started  bool
 	answer   *Answer
@@ -69,14 +57,10 @@ func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
 }
 
 // Reported implements Caller.
-func (r *Shared) Reported(p Report) {
-	name := "progress"
-	if p.Partial {
-		name = "partial"
-	}
+func (r *Shared) Reported(e Event) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.appendLocked(Event{Name: name, Data: p.JSON})
+	r.appendLocked(e)
 }
 
 // Answered implements Caller.
@@ -125,30 +109,12 @@ func (r *Shared) jobID() dispatcherd.JobID {
 	return r.job
 }
 
-// appendLocked adds an event. The oldest events are dropped if necessary.
+// appendLocked adds an event of a request that has not ended.
 func (r *Shared) appendLocked(e Event) {
-	if r.answer != nil {
-		return
+	if r.answer == nil {
+		r.Add(e)
+		r.wakeLocked()
 	}
-	s := r.s
-	for len(r.events) > 0 && (len(r.events) >= s.limits.EventsPerRequest || s.Full()) {
-		r.grow(-int64(len(r.events[0].Data)))
-		r.events[0] = Event{}
-		r.events = r.events[1:]
-		r.dropped++
-	}
-	if s.Full() {
-		r.dropped++ // there is no room even for this event alone
-	} else {
-		r.events = append(r.events, e)
-		r.grow(int64(len(e.Data)))
-	}
-	r.wakeLocked()
-}
-
-func (r *Shared) grow(by int64) {
-	r.bytes += by
-	r.s.bytes.Add(by)
 }
 
 func (r *Shared) wakeLocked() {
@@ -275,14 +241,11 @@ func (r *Shared) look(from int) View {
 	if at < 0 {
 		v.Missed, at = -at, 0
 	}
-	size := 0
-	for at < len(r.events) && size < ViewBytes {
-		size += len(r.events[at].Data)
-		v.Events = append(v.Events, r.events[at])
-		at++
-	}
-	v.More = at < len(r.events)
-	v.Next = max(from, 1+r.dropped+min(at, len(r.events)))
+	at = min(at, len(r.list))
+	events := portion(r.list[at:])
+	at += len(events)
+	v.Events, v.More = append(v.Events, events...), at < len(r.list)
+	v.Next = max(from, 1+r.dropped+at)
 	return v
 }
 

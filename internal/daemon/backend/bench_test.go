@@ -14,7 +14,7 @@ import (
 type ignoringCaller struct{}
 
 func (ignoringCaller) Started(dispatcherd.SlotID, string) {}
-func (ignoringCaller) Reported(ondemand.Report)           {}
+func (ignoringCaller) Reported(ondemand.Event)            {}
 func (ignoringCaller) Answered(ondemand.Answer)           {}
 
 // BenchmarkPlainCaller measures the part of a request that runs outside the loop.

@@ -113,16 +113,16 @@ func (c *Requests) Started(e *effect.Started) {
 
 // Progress implements shell.Callers.
 func (c *Requests) Progress(e *effect.Progress) {
-	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
+	c.reported(e.Job, ondemand.Event{Name: "progress", Attempt: e.Attempt, Data: e.JSON})
 }
 
 // Partial implements shell.Callers.
 func (c *Requests) Partial(e *effect.Partial) {
-	c.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
+	c.reported(e.Job, ondemand.Event{Name: "partial", Attempt: e.Attempt, Data: e.JSON})
 }
 
 // reported passes progress and partial output to the caller.
-func (c *Requests) reported(job dispatcherd.JobID, report ondemand.Report) {
+func (c *Requests) reported(job dispatcherd.JobID, report ondemand.Event) {
 	c.mu.Lock()
 	me, waits := c.waiting[job]
 	c.mu.Unlock()

@@ -129,7 +129,7 @@ func (r *Rows) started(id dispatcherd.JobID, slot dispatcherd.SlotID, attempt di
 
 // Progress implements shell.Rows.
 func (r *Rows) Progress(e *effect.Progress) {
-	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, JSON: e.JSON})
+	r.reported(e.Job, ondemand.Event{Name: "progress", Attempt: e.Attempt, Data: e.JSON})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.progress) == 0 {
@@ -140,7 +140,7 @@ func (r *Rows) Progress(e *effect.Progress) {
 
 // Partial implements shell.Rows.
 func (r *Rows) Partial(e *effect.Partial) {
-	r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Partial: true, JSON: e.JSON})
+	r.reported(e.Job, ondemand.Event{Name: "partial", Attempt: e.Attempt, Data: e.JSON})
 }
 
 // Log implements shell.Rows. Callers of durable requests get no log, because only the row has it.
@@ -154,12 +154,12 @@ func (r *Rows) Log(e *effect.Log) {
 	}
 	message.Level, message.Message, _ = strings.Cut(strings.TrimSuffix(e.Text, "\n"), ": ")
 	if text, err := json.Marshal(message); err == nil {
-		r.reported(e.Job, ondemand.Report{Attempt: e.Attempt, Log: true, JSON: text})
+		r.reported(e.Job, ondemand.Event{Name: "log", Attempt: e.Attempt, Data: text})
 	}
 }
 
 // reported passes a report about a job that runs here to its callers.
-func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
+func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Event) {
 	if r.count.Load() == 0 {
 		return
 	}
@@ -167,7 +167,7 @@ func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Report) {
 	defer r.mu.Unlock()
 	if w := r.watched[job]; w != nil {
 		for c, answered := range w.watchers {
-			if !answered || !report.Log {
+			if !answered || report.Name != "log" {
 				c.Reported(report)
 			}
 		}

@@ -16,13 +16,15 @@ import (
 type starts struct{ workers []string }
 
 func (s *starts) Started(_ dispatcherd.SlotID, worker string) { s.workers = append(s.workers, worker) }
-func (*starts) Reported(ondemand.Report)                      {}
+func (*starts) Reported(ondemand.Event)                       {}
 func (*starts) Answered(ondemand.Answer)                      {}
 
 // The job of a durable request may be sent before its id is known. Then the loop is asked for its start, and may report it as well.
 func TestEachStartIsReportedOnce(t *testing.T) {
 	r := NewRows(nil, time.Second, func(dispatcherd.SessionID) string { return "w3" }, func(contract.Topics) {})
-	send := func(attempt dispatcherd.Attempt) { r.Sent(&effect.Send{Job: 8, Attempt: attempt, Slot: 23, Session: 3}) }
+	send := func(attempt dispatcherd.Attempt) {
+		r.Sent(&effect.Send{Job: 8, Attempt: attempt, Slot: 23, Session: 3})
+	}
 	send(1)
 	var c starts
 	r.watch(8, &c, true, false)
