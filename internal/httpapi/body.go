@@ -146,12 +146,12 @@ type requestBody struct {
 }
 
 // parseRequest reads and checks a request.
-func (h *Handler) parseRequest(body []byte) (ondemand.Options, error) {
+func (h *Handler) parseRequest(body []byte) (ondemand.Request, error) {
 	var q requestBody
 	if err := rest.Decode(body, &q); err != nil {
-		return ondemand.Options{}, err
+		return ondemand.Request{}, err
 	}
-	o := ondemand.Options{
+	o := ondemand.Request{
 		Type:         q.Type,
 		Payload:      q.Payload,
 		Priority:     q.Priority,

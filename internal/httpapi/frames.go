@@ -132,7 +132,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 			err = panicked(v)
 		}
 	}()
-	o := optionsOf(f)
+	o := requestOf(f)
 	o.User = r.body.User()
 	if err := h.requests.Check(&o); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	return nil
 }
 
-func optionsOf(f *workerproto.Request) ondemand.Options {
-	return ondemand.Options{
+func requestOf(f *workerproto.Request) ondemand.Request {
+	return ondemand.Request{
 		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
 		Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
 	}
@@ -249,7 +249,7 @@ func (s *frameSession) takeAll() []*frameRequest {
 }
 
 // follow sends the events and the answer of a followed request.
-func (r *frameRequest) follow(ctx context.Context, o *ondemand.Options) {
+func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.fail(r.s.h.problemOn(frameRoute, panicked(v)))

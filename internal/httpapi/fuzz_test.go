@@ -69,7 +69,7 @@ func FuzzRequest(f *testing.F) {
 		require.Len(t, p.asked, 1)
 		got := p.asked[0]
 		require.True(t, got.Type != "" && len(got.Type) <= dispatcherd.MaxTypeLength && got.Priority.Valid())
-		require.True(t, got.Deadline > 0 && got.Deadline <= cfg.MaxTimeout)
+		require.True(t, got.Timeout > 0 && got.Timeout <= cfg.MaxTimeout)
 		require.NotContains(t, string(got.Payload), "\n", "a payload has no line breaks")
 		require.LessOrEqual(t, len(key), ondemand.MaxKey)
 	})

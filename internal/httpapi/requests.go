@@ -61,7 +61,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 
 // answerDirect submits a request and waits for its answer. The core ends the request at its
 // deadline.
-func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Options) error {
+func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Request) error {
 	c := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	id, err := h.requests.Submit(r.Context(), o, c)
 	if err != nil {

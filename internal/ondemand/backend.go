@@ -60,25 +60,6 @@ type AnswerTo struct {
 // Answered implements Caller.
 func (c AnswerTo) Answered(a Answer) { c.C <- a }
 
-// Request is one on-demand request as it is submitted to the dispatcher.
-type Request struct {
-	Type         string
-	User         string                // whose share of the bounds it takes
-	Session      dispatcherd.SessionID // the only session that may run it, once; 0 = any
-	Priority     dispatcherd.Priority
-	Payload      []byte        // JSON without line breaks that can be sent to a worker, or nil
-	Deadline     time.Duration // time after which it is answered Late; 0 = none
-	WaitCapacity bool          // wait even if no slot supports the type
-	CapacityWait time.Duration // how long to wait for a slot, also if the last slot is removed; 0 = the dispatcher's default
-	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
-	Keys         string        // for Durable: of the row; "" = none
-	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
-	Due          time.Time     // for Durable: no attempt starts later
-	Key          string        // for Durable: if a row has this key, it is used, and none is inserted; "" = none
-	Mark         [32]byte      // for Key: hash of the request
-	Keep         time.Duration // for Key: how long the row keeps the key after Due
-}
-
 // AnswerKind is the way a request ended.
 type AnswerKind uint8
 

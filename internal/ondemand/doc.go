@@ -7,7 +7,7 @@
 //
 // A request that lives in memory and has one caller goes directly to the dispatcher
 // ([Service.Submit]): the [Caller] gets its events and its answer. A request that has a
-// key, is durable, or whose answer is fetched later ([Options.Shared]) is a [Shared]
+// key, is durable, or whose answer is fetched later ([Request.Shared]) is a [Shared]
 // request: one execution with a bounded list of events. Any number of callers follow the
 // events ([Service.Begin], [Follower]). A shared request is cancelled when its last
 // caller disconnects. If a caller fetches the answer later, a follower of this package

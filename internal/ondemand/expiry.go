@@ -14,11 +14,11 @@ import (
 
 // deadlineOf returns the deadline of a caller of a shared request; zero = the core
 // enforces it.
-func deadlineOf(o *Options, r *Request, fresh bool, began time.Time) time.Time {
-	if fresh && o.CoalesceKey == "" && !r.Durable {
+func deadlineOf(r *Request, fresh bool, began time.Time) time.Time {
+	if fresh && r.CoalesceKey == "" && !r.Durable {
 		return time.Time{}
 	}
-	return began.Add(r.Deadline)
+	return began.Add(r.Timeout)
 }
 
 // callerLate returns the problem of a caller whose deadline passed.

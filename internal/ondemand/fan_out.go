@@ -16,7 +16,7 @@ const MaxChunks = 1000
 // FanOut is a task for all workers of this dispatcher that offer a type (article 2, "room
 // task"). Each chunk is one request, which only its worker may run, once.
 type FanOut struct {
-	Options      // of each request, without what is for one caller only
+	Request      // of each request, without what is for one caller only
 	PerSlot bool // a chunk for each slot instead of for each worker
 	// Items are divided into as many contiguous chunks as there are workers or slots. The
 	// sizes of the chunks differ by at most 1. The payload of a chunk is an array of items.
@@ -79,7 +79,7 @@ func (f *FanOut) Divide(n int) []Chunk {
 
 // CheckFanOut returns the first option that is not allowed, as a problem.
 func (s *Service) CheckFanOut(f *FanOut) error {
-	if err := s.Check(&f.Options); err != nil {
+	if err := s.Check(&f.Request); err != nil {
 		return err
 	}
 	switch {
@@ -102,7 +102,7 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
 		return nil, rest.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
-	request := s.request(&f.Options)
+	request := s.submittable(&f.Request)
 	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]AnswerTo, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]

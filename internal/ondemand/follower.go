@@ -50,14 +50,14 @@ func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer
 // Begin joins the shared request that the options belong to, or submits a new one,
 // and returns the caller as its follower. The options must have been checked. body
 // is the caller's share of the budget. A new request takes over this share.
-func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower, error) {
-	began, req := time.Now(), s.request(o)
+func (s *Service) Begin(ctx context.Context, o *Request, body *Body) (*Follower, error) {
+	began, req := time.Now(), s.submittable(o)
 	key := keyEntry(o.Key, o.User)
 	shared, fresh, err := s.join(o, key, body)
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{s: s, shared: shared, user: o.User, key: key, due: deadlineOf(o, &req, fresh, began)}
+	f := &Follower{s: s, shared: shared, user: o.User, key: key, due: deadlineOf(&req, fresh, began)}
 	begun := false
 	defer func() { // also executed after a panic
 		if !begun {
@@ -65,7 +65,7 @@ func (s *Service) Begin(ctx context.Context, o *Options, body *Body) (*Follower,
 		}
 	}()
 	if fresh {
-		err = s.submit(ctx, shared, o, req, began)
+		err = s.submit(ctx, shared, req, began)
 	} else {
 		o.Payload, req.Payload = nil, nil // the body of the first caller is used
 		body.Drop()
@@ -111,18 +111,18 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 
 // submit submits a new shared request to the dispatcher. The request may end before
 // submit returns.
-func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request, began time.Time) error {
-	if o.CoalesceKey != "" {
-		req.Deadline = s.limits.MaxTimeout // callers with longer timeouts may join
+func (s *Service) submit(ctx context.Context, r *Shared, req Request, began time.Time) error {
+	if req.CoalesceKey != "" {
+		req.Timeout = s.limits.MaxTimeout // callers with longer timeouts may join
 	}
-	if o.keyed() {
+	if req.keyed() {
 		req.CapacityWait = s.limits.MaxTimeout
 	}
-	req.Due = began.Add(req.Deadline)
-	if o.Key != "" {
-		req.Key, req.Mark, req.Keep = keyEntry(o.Key, o.User), r.mark, s.limits.KeepAnswers
+	req.Due = began.Add(req.Timeout)
+	if req.Key != "" {
+		req.Key, req.Mark, req.Keep = keyEntry(req.Key, req.User), r.mark, s.limits.KeepAnswers
 	}
-	if o.keyed() || o.Later {
+	if req.keyed() || req.Later {
 		ctx = context.WithoutCancel(ctx) // other callers may need the body when this one disconnects
 	}
 	// Used after a panic, so that the request is not kept for ever.
@@ -137,7 +137,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, o *Options, req Request
 		return failure
 	}
 	rank := Rank{OfType: 1, Waiting: 1} // also if it no longer waits
-	if o.Events {
+	if req.Events {
 		if place, waits := s.backend.Rank(job); waits {
 			rank = place
 		}

@@ -14,7 +14,7 @@ import (
 
 // fingerprint is a hash of a request. It distinguishes different requests with the
 // same key.
-func fingerprint(o *Options) [32]byte {
+func fingerprint(o *Request) [32]byte {
 	sum := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable)), []byte(o.Keys),
@@ -43,7 +43,7 @@ func userOf(entry string) string {
 // join returns the shared request that the options belong to, or a new one, which
 // the caller must submit. It counts the caller as a follower. key is the caller's
 // entry.
-func (s *Service) join(o *Options, key string, body *Body) (_ *Shared, fresh bool, err error) {
+func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh bool, err error) {
 	mark := fingerprint(o)
 	var coalesce string
 	if o.CoalesceKey != "" {

@@ -90,8 +90,8 @@ func (s *Service) Close() {
 
 // Submit hands a request with checked options directly to the dispatcher. The options
 // must not be Shared.
-func (s *Service) Submit(ctx context.Context, o *Options, c Caller) (dispatcherd.JobID, error) {
-	return s.backend.Submit(ctx, s.request(o), c)
+func (s *Service) Submit(ctx context.Context, o *Request, c Caller) (dispatcherd.JobID, error) {
+	return s.backend.Submit(ctx, s.submittable(o), c)
 }
 
 // Abandon cancels a request that was submitted with Submit.

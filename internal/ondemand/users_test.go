@@ -10,7 +10,7 @@ import (
 )
 
 // tryBegin returns the detail of the problem, or "".
-func tryBegin(t *testing.T, s *Service, o Options) string {
+func tryBegin(t *testing.T, s *Service, o Request) string {
 	f, err := s.Begin(t.Context(), &o, s.NewBody(o.User))
 	if err == nil {
 		t.Cleanup(f.Leave)
@@ -23,7 +23,7 @@ func tryBegin(t *testing.T, s *Service, o Options) string {
 }
 
 // flood begins requests of a user until one is rejected.
-func flood(t *testing.T, s *Service, next func(n int) Options) (detail string) {
+func flood(t *testing.T, s *Service, next func(n int) Request) (detail string) {
 	for n := range 100 {
 		if detail = tryBegin(t, s, next(n)); detail != "" {
 			return detail
@@ -37,24 +37,24 @@ func TestAsynchronousRequestsOfOneUserDoNotExcludeOthers(t *testing.T) {
 	require.Equal(
 		t,
 		"too many shared requests: uid 1 has 9, wants 1 more and may have 9, while all users have 9 of 10: use fewer, or another dispatcher",
-		flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true} }),
+		flood(t, s, func(int) Request { return Request{Type: "pdf", User: "uid 1", Later: true} }),
 	)
-	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Durable: true}))
+	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Durable: true}))
 }
 
 func TestAsynchronousCallersOfOneRequestDoNotExcludeOthers(t *testing.T) {
 	s, _ := newService(t) // twice as many callers
-	require.Contains(t, flood(t, s, func(int) Options { return Options{Type: "pdf", User: "uid 1", Later: true, CoalesceKey: "c"} }),
+	require.Contains(t, flood(t, s, func(int) Request { return Request{Type: "pdf", User: "uid 1", Later: true, CoalesceKey: "c"} }),
 		"too many callers that fetch their answer later: uid 1 has 18, wants 1 more and may have 18")
-	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Later: true}))
+	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Later: true}))
 }
 
 func TestKeysOfOneUserDoNotExcludeOthers(t *testing.T) {
 	s, _ := newService(t) // 10 keys
-	require.Contains(t, flood(t, s, func(n int) Options {
-		return Options{Type: "pdf", User: "uid 1", Key: strconv.Itoa(n), CoalesceKey: "c"}
+	require.Contains(t, flood(t, s, func(n int) Request {
+		return Request{Type: "pdf", User: "uid 1", Key: strconv.Itoa(n), CoalesceKey: "c"}
 	}), "too many Idempotency-Keys in use: uid 1 has 9, wants 1 more and may have 9")
-	require.Empty(t, tryBegin(t, s, Options{Type: "pdf", User: "uid 2", Key: "k"}))
+	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Key: "k"}))
 }
 
 func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
@@ -74,7 +74,7 @@ func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
 func TestKeptAnswersOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
 	s, b := newService(t) // 10 shared requests
 	end := func(user string, n int) {
-		f := begin(t, s, Options{Type: "pdf", User: user, Key: strconv.Itoa(n)})
+		f := begin(t, s, Request{Type: "pdf", User: user, Key: strconv.Itoa(n)})
 		b.caller.Answered(Answer{Kind: Done})
 		f.Leave()
 	}

@@ -139,7 +139,7 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	if r.Key != "" {
 		key = &claim.RequestKey{Key: sha256.Sum256([]byte(r.Key)), Request: r.Mark, Keep: r.Keep}
 	}
-	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Deadline, Expected: r.Expected, Keys: r.Keys}
+	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Timeout, Expected: r.Expected, Keys: r.Keys}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
 	if errors.Is(err, claim.ErrKeyReused) {
 		return 0, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")

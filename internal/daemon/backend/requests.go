@@ -54,7 +54,7 @@ func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcher
 		Class:        dispatcherd.ClassOf(r.Expected),
 		Payload:      r.Payload,
 		Session:      r.Session,
-		Deadline:     r.Deadline,
+		Deadline:     r.Timeout,
 		Wait:         r.WaitCapacity,
 		CapacityWait: r.CapacityWait,
 	})

@@ -10,14 +10,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
-// Options are the parameters of a request.
-type Options struct {
+// Request is one on-demand request.
+type Request struct {
 	Type         string
 	Payload      []byte // JSON without line breaks that can be sent to a worker, or nil
 	Priority     dispatcherd.Priority
 	Timeout      time.Duration // how long the caller waits; 0 = the default
-	CapacityWait time.Duration // how long the caller waits while no slot supports the type
-	Durable      bool          // write a row to Postgres first
+	CapacityWait time.Duration // how long the caller waits while no slot supports the type; 0 = the dispatcher's default
+	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
 	Keys         string        // for Durable: keys whose permits the job needs; "" = none
 	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	CoalesceKey  string        // callers with the same key and request share one execution
@@ -25,21 +25,29 @@ type Options struct {
 	User         string        // whose share of the bounds it takes; each user has its own idempotency keys
 	Events       bool          // the caller follows the events
 	Later        bool          // the caller fetches the answer later
+
+	// The service sets the following fields before it submits the request to the dispatcher.
+
+	WaitCapacity bool                  // wait even if no slot supports the type
+	Session      dispatcherd.SessionID // the only session that may run it, once; 0 = any
+	Due          time.Time             // for Durable: no attempt starts later
+	Mark         [32]byte              // for Durable with Key: hash of the request
+	Keep         time.Duration         // for Durable with Key: how long the row keeps the key after Due
 }
 
 // MaxKey bounds coalesce keys and idempotency keys, in bytes.
 const MaxKey = 256
 
 // Shared reports whether the request needs a [Shared] request.
-func (o *Options) Shared() bool {
+func (o *Request) Shared() bool {
 	return o.Durable || o.CoalesceKey != "" || o.Key != "" || o.Later
 }
 
 // keyed reports whether other callers may share the request.
-func (o *Options) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
+func (o *Request) keyed() bool { return o.Key != "" || o.CoalesceKey != "" }
 
 // Check returns the first option that is not allowed, as a problem.
-func (s *Service) Check(o *Options) error {
+func (s *Service) Check(o *Request) error {
 	if err := dispatcherd.CheckType(o.Type); err != nil {
 		return rest.InvalidRequest.Of(err.Error())
 	}
@@ -71,10 +79,9 @@ func (s *Service) Check(o *Options) error {
 	return rest.InvalidRequest.Of(reason)
 }
 
-// request returns the request that is submitted for checked options.
-func (s *Service) request(o *Options) Request {
-	return Request{
-		Type: o.Type, User: o.User, Priority: o.Priority, Payload: o.Payload, Deadline: cmp.Or(o.Timeout, s.limits.DefaultTimeout),
-		Durable: o.Durable, Keys: o.Keys, WaitCapacity: o.CapacityWait > 0, CapacityWait: o.CapacityWait, Expected: o.Expected,
-	}
+// submittable completes a checked request.
+func (s *Service) submittable(o *Request) Request {
+	r := *o
+	r.Timeout, r.WaitCapacity = cmp.Or(r.Timeout, s.limits.DefaultTimeout), r.CapacityWait > 0
+	return r
 }
