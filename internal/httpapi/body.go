@@ -34,7 +34,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 	held = h.requests.NewBody(userOf(r))
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), ondemand.FreeBody)) + bytes.MinRead) // memory for a large body is allocated only as it arrives
-	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), h, held})
+	_, err = b.ReadFrom(countedReader{http.MaxBytesReader(w, r.Body, limit), held})
 	if err == nil {
 		return b.Bytes(), held, nil
 	}
@@ -50,15 +50,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 type countedReader struct {
 	io.Reader
 
-	h    *Handler
 	held *ondemand.Body
 }
 
 // Read implements io.Reader.
 func (c countedReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	if !c.held.Add(int64(n)) {
-		return n, c.h.requests.RefuseBody(c.held, int64(n))
+	if refused := c.held.Add(int64(n)); refused != nil {
+		return n, refused
 	}
 	return n, err
 }

@@ -143,8 +143,8 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	if len(f.Payload) > h.cfg.MaxPayload {
 		return &http.MaxBytesError{Limit: int64(h.cfg.MaxPayload)}
 	}
-	if !r.body.Add(int64(len(f.Payload))) {
-		return h.requests.RefuseBody(r.body, int64(len(f.Payload)))
+	if err := r.body.Add(int64(len(f.Payload))); err != nil {
+		return err
 	}
 	if !o.Events && !o.Shared() {
 		r.job, err = h.requests.Submit(context.Background(), &o, r)

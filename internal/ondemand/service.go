@@ -65,7 +65,7 @@ func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 		limits:     limits,
 		backend:    backend,
 		refused:    refused,
-		bodies:     budget{users: quota.New(int(limits.MaxBodies))},
+		bodies:     budget{Quota: quota.New(int(limits.MaxBodies))},
 		running:    quota.New(limits.SharedRequests),
 		laters:     quota.New(2 * limits.SharedRequests),
 		keys:       quota.New(limits.Keys),
@@ -110,9 +110,11 @@ type Gauges struct {
 func (s *Service) Gauges() Gauges {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
 	return Gauges{
 		Requests: len(s.byID), Keys: len(s.byKey), Followers: s.followers,
-		Bytes: s.bytes.Load(), Bodies: s.bodies.held(),
+		Bytes: s.bytes.Load(), Bodies: int64(s.bodies.Held()),
 	}
 }
 

@@ -60,11 +60,11 @@ func TestKeysOfOneUserDoNotExcludeOthers(t *testing.T) {
 func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
 	s, _ := newService(t) // 1 MiB
 	hostile, other := s.NewBody("uid 1"), s.NewBody("uid 2")
-	for hostile.Add(64 << 10) {
+	for hostile.Add(64<<10) == nil {
 		continue
 	}
-	require.ErrorContains(t, s.RefuseBody(hostile, 64<<10), "too many bytes of bodies: uid 1 has ")
-	require.True(t, other.Add(64<<10))
+	require.ErrorContains(t, hostile.Add(64<<10), "too many bytes of bodies: uid 1 has ")
+	require.NoError(t, other.Add(64<<10))
 	hostile.Drop()
 	other.Drop()
 	require.Zero(t, s.Gauges().Bodies)
