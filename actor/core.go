@@ -62,7 +62,6 @@ type Core struct {
 	ends   finishQueue
 	spawns spawnQueue
 	pins   pins
-	reads  []*contract.FetchRequest // scratch of flushReads
 
 	durations *Durations // nil while expected durations do not count
 
@@ -113,18 +112,19 @@ func New(cfg config.Config) *Core {
 	if cfg.Weights.DurationWindow > 0 {
 		learned = newDurations(cfg.Limits.Types)
 	}
-	return &Core{
+	c := &Core{
 		durations:    learned,
 		cfg:          cfg,
 		quotas:       newUserQuotas(cfg.Limits),
 		rng:          rng,
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
-		backlog:      backlog.New(cfg.Config, index, rng),
 		jobs:         make(map[dispatcherd.JobID]*job),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
 	}
+	c.backlog = backlog.New(cfg.Config, index, (*handView)(c), rng)
+	return c
 }
 
 // Stats returns the counters so far.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -166,10 +167,7 @@ func (c *Core) restate() {
 
 // flushReads sends the fetches that the backlog requests.
 func (c *Core) flushReads() {
-	c.reads = c.backlog.NextRead((*handView)(c), c.reads[:0])
-	for _, r := range c.reads {
-		c.emit(&effect.Fetch{Request: r})
-	}
+	c.backlog.NextRead(func(r *contract.FetchRequest) { c.emit(&effect.Fetch{Request: r}) })
 }
 
 // flushGate sends a change of the notification gate.
@@ -180,7 +178,7 @@ func (c *Core) flushGate() {
 }
 
 func (c *Core) handleFetched(ev event.Fetched) {
-	c.backlog.Fetched(ev.Request, ev.Result, (*handView)(c))
+	c.backlog.Fetched(ev.Request, ev.Result)
 }
 
 func (c *Core) handleAdmitted(ev event.Admitted) {

@@ -23,17 +23,14 @@ import (
 // meanwhile. A single slow round may have hung, and slow fetches show that the server is
 // slow with everything. Neither case predicts the duration of the next round.
 type backfill struct {
-	due          bool                   // some lane is due
-	from         int                    // the type with which the round continues; 0 = no round has begun
-	lanes        []laneRead             // of the scan in flight; empty = no scan is in flight
-	request      *contract.FetchRequest // reused
-	sentAt       timing.Instant
+	inFlight
+
+	due          bool           // some lane is due
+	from         int            // the type with which the round continues; 0 = no round has begun
 	took         timing.Instant // duration of the round so far, or of the last one
 	tookBefore   timing.Instant // duration of the round before
 	slowestFetch timing.Instant // longest fetch during the round
 	next         timing.Instant // earliest start of the next round
-	left         []contract.Key // keys of rows that left the range of the scan in flight after the scan was sent
-	breaker      timing.Breaker
 }
 
 const (
@@ -59,7 +56,7 @@ func (b *Backlog) backfillInstead(l *lane) bool {
 }
 
 // nextBackfill prepares the request of a backfill scan if one is due.
-func (b *Backlog) nextBackfill(jobs Jobs) bool {
+func (b *Backlog) nextBackfill() bool {
 	f := &b.backfill
 	if len(f.lanes) > 0 || f.breaker.Open(b.now) {
 		return false
@@ -70,12 +67,9 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 		}
 		f.due, f.tookBefore, f.took, f.slowestFetch = false, f.took, 0, 0
 	}
-	if f.request == nil {
-		f.request = &contract.FetchRequest{Backfill: true}
-	}
-	f.request.Lanes, f.request.SkipLocked, f.left = f.request.Lanes[:0], b.skipLocked(), f.left[:0]
+	f.request.Backfill, f.request.Lanes, f.request.SkipLocked = true, f.request.Lanes[:0], b.skipLocked()
 	for f.from < len(b.types) && len(f.lanes)+priorities <= max(priorities, b.cfg.LanesPerFetch) {
-		b.askBackfill(slotindex.TypeID(f.from), jobs)
+		b.askBackfill(slotindex.TypeID(f.from))
 		f.from++
 	}
 	if f.from >= len(b.types) {
@@ -85,14 +79,14 @@ func (b *Backlog) nextBackfill(jobs Jobs) bool {
 		if f.took > 0 {
 			b.backfillRoundEnded(true) // the last part of the round had no lane to read
 		}
-		return f.from == 0 && f.due && b.now >= f.next && b.nextBackfill(jobs) // the next round
+		return f.from == 0 && f.due && b.now >= f.next && b.nextBackfill() // the next round
 	}
 	f.sentAt = b.now
 	return true
 }
 
 // askBackfill adds the lanes of a type that are due.
-func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
+func (b *Backlog) askBackfill(t slotindex.TypeID) {
 	k := b.types[t]
 	for r, l := range b.local(t) {
 		if !l.backfillDue {
@@ -104,10 +98,9 @@ func (b *Backlog) askBackfill(t slotindex.TypeID, jobs Jobs) {
 		}
 		l.backfillBound = after(l.cursor)
 		// All candidates and all jobs in hand may be in the answer.
-		query := b.query(r, int(l.length)+l.len()+jobs.OfType(t))
+		query := b.query(r, int(l.length)+l.len()+b.jobs.OfType(t))
 		query.Before = l.backfillBound
-		b.backfill.lanes = append(b.backfill.lanes, laneRead{Lane: r})
-		b.backfill.request.Lanes = append(b.backfill.request.Lanes, query)
+		b.backfill.ask(laneRead{Lane: r}, query)
 	}
 }
 
@@ -130,19 +123,13 @@ func (b *Backlog) wakeBackfill() timing.Instant {
 }
 
 // backfillFetched handles the answer of a backfill scan.
-func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
+func (b *Backlog) backfillFetched(req *contract.FetchRequest, res contract.FetchResult) {
 	f := &b.backfill
 	if len(f.lanes) == 0 || len(req.Lanes) != len(f.lanes) {
 		return
 	}
 	f.took += b.now - f.sentAt
-	if res.Verdict == contract.OK {
-		f.breaker.Succeed()
-	} else {
-		f.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
-	}
-	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeBackfill(r, q, a, jobs) })
-	f.lanes = f.lanes[:0]
+	b.answered(&f.inFlight, req, res, b.mergeBackfill)
 	if f.from == 0 {
 		b.backfillRoundEnded(res.Verdict == contract.OK)
 	}
@@ -168,7 +155,7 @@ func (b *Backlog) backfillRoundEnded(ok bool) {
 // mergeBackfill merges the rows up to the cursor of one lane. It adds a row that is
 // not a candidate and has not left its place since the scan began. Such a row was
 // committed late or became pending again.
-func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
+func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer) {
 	k, l := b.types[r.Type], b.lane(r.Lane)
 	if !k.known || l.backfillBound != query.Before || b.index.Name(r.Type) != query.Type {
 		return // the type is gone
@@ -186,7 +173,7 @@ func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer,
 			l.moveBack(row.Key)
 			break
 		}
-		if !l.cursor.Less(row.Key) && !b.inHand(row.Key, b.backfill.left, jobs) {
+		if !l.cursor.Less(row.Key) && !b.inHand(row.Key, b.backfill.left) {
 			l.insert(row.Key)
 		}
 		if i == a.limit-1 { // the answer is full: there may be more rows

@@ -61,6 +61,7 @@ type Backlog struct {
 	cfg      Config
 	rng      *rand.Rand
 	index    *slotindex.Index // read only
+	jobs     Jobs
 	now      timing.Instant
 	clock    databaseClock
 	draining bool
@@ -135,9 +136,9 @@ func (b *Backlog) local(t slotindex.TypeID) iter.Seq2[Lane, *lane] {
 }
 
 // New returns an empty Backlog. It reads the capacity of types and the state of slots
-// from index, and draws jitter from rng. Both belong to the caller.
-func New(cfg Config, index *slotindex.Index, rng *rand.Rand) *Backlog {
-	return &Backlog{cfg: cfg, rng: rng, index: index, schedule: schedule{epoch: 1, scans: 1}, lists: 1}
+// from index, asks jobs about the jobs in hand, and draws jitter from rng. All of them belong to the caller.
+func New(cfg Config, index *slotindex.Index, jobs Jobs, rng *rand.Rand) *Backlog {
+	return &Backlog{cfg: cfg, rng: rng, index: index, jobs: jobs, schedule: schedule{epoch: 1, scans: 1}, lists: 1}
 }
 
 // Advance sets the instant to which all following calls refer.

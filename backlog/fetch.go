@@ -18,32 +18,37 @@ type laneRead struct {
 	first   contract.Key // first candidate of the lane, or its cursor, when the read was sent
 }
 
-// fetching is the fetch in flight. There is at most one. In addition a backfill scan
-// may be in flight.
-type fetching struct {
-	lanes   []laneRead             // empty = no fetch is in flight
-	request *contract.FetchRequest // reused
+// inFlight is a read in flight: the fetch or the backfill scan. There is at most one of each.
+type inFlight struct {
+	lanes   []laneRead
+	request contract.FetchRequest // reused
 	sentAt  timing.Instant
-	pollAt  timing.Instant // earliest instant of the next poll for free slots
 	rows    int            // the most rows that the answer can have
-	known   int            // those of them that lanes with candidates are asked for
-	room    int            // bound of known
-	types   int            // types of which it names the lanes
-	named   int            // the lanes that it is expected to name, and one for each type
-	scan    bool           // it reads some local lane from its beginning
-	poll    bool           // it reads some non-local lane from its beginning
-	again   bool           // it reads places that were read before
-	cut     bool           // it contains a part of the lanes of the round
-	rest    bool           // the next one reads further lanes from their beginning
-	left    []contract.Key // if again: keys of rows that have left their place since the fetch was sent
+	left    []contract.Key // keys of rows that have left a place that it reads since it was sent
 	breaker timing.Breaker
+}
+
+// fetching is the fetch.
+type fetching struct {
+	inFlight
+
+	pollAt timing.Instant // earliest instant of the next poll for free slots
+	known  int            // those of them that lanes with candidates are asked for
+	room   int            // bound of known
+	types  int            // types of which it names the lanes
+	named  int            // the lanes that it is expected to name, and one for each type
+	scan   bool           // it reads some local lane from its beginning
+	poll   bool           // it reads some non-local lane from its beginning
+	again  bool           // it reads places that were read before
+	cut    bool           // it contains a part of the lanes of the round
+	rest   bool           // the next one reads further lanes from their beginning
 }
 
 // outstanding reports whether a fetch is in flight.
 func (f *fetching) outstanding() bool { return len(f.lanes)+f.types > 0 }
 
 // ask adds a lane to the request.
-func (f *fetching) ask(r laneRead, q contract.LaneQuery) {
+func (f *inFlight) ask(r laneRead, q contract.LaneQuery) {
 	f.rows += q.Limit
 	f.lanes = append(f.lanes, r)
 	f.request.Lanes = append(f.request.Lanes, q)
@@ -56,38 +61,30 @@ func (b *Backlog) fits(part int) bool {
 	return len(b.fetch.lanes) < max(1, b.cfg.LanesPerFetch/part) && b.fetch.rows < max(1, b.cfg.RowsPerFetch/part)
 }
 
-// NextRead appends to requests the reads that are due: a fetch, a backfill scan, or
+// NextRead calls send for the reads that are due: a fetch, a backfill scan, or
 // both. Fetched handles each answer.
-func (b *Backlog) NextRead(jobs Jobs, requests []*contract.FetchRequest) []*contract.FetchRequest {
-	if b.draining {
-		return requests
+func (b *Backlog) NextRead(send func(*contract.FetchRequest)) {
+	if !b.draining && b.nextFetch() {
+		send(&b.fetch.request)
 	}
-	if b.nextFetch(jobs) {
-		requests = append(requests, b.fetch.request)
+	if !b.draining && b.nextBackfill() {
+		send(&b.backfill.request)
 	}
-	if b.nextBackfill(jobs) {
-		requests = append(requests, b.backfill.request)
-	}
-	return requests
 }
 
 // nextFetch prepares the request of a fetch if some lane must be read.
-func (b *Backlog) nextFetch(jobs Jobs) bool {
+func (b *Backlog) nextFetch() bool {
 	f := &b.fetch
 	if f.breaker.Open(b.now) {
 		return false
 	}
 	pause := b.now < f.pollAt
-	b.checkTimes(jobs)
+	b.checkTimes()
 	if f.outstanding() || (!b.nonLocalRound(pause) && !b.roundDue() && len(b.round.low) == 0) {
 		return false
 	}
-	if f.request == nil {
-		f.request = &contract.FetchRequest{}
-	}
 	f.request.Lanes, f.request.Classes, f.request.SkipLocked = f.request.Lanes[:0], f.request.Classes[:0], b.skipLocked()
-	f.rows, f.known = 0, 0
-	f.rest = false
+	f.known, f.rest = 0, false
 	round := b.roundDue()
 	b.askLow(round)
 	if round {

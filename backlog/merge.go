@@ -8,9 +8,9 @@ import (
 
 // Fetched handles the answer of a read. From then on the request belongs to the
 // Backlog again. An answer to a request that is not in flight is ignored.
-func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, jobs Jobs) {
+func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult) {
 	if req.Backfill {
-		b.backfillFetched(req, res, jobs)
+		b.backfillFetched(req, res)
 		return
 	}
 	f := &b.fetch
@@ -29,18 +29,16 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult, 
 	f.pollAt = min(f.pollAt, b.now+min(max(pollFactor*took, millis(shortestPoll)), millis(throttledPoll)))
 	b.backOff()
 	if ok {
-		f.breaker.Succeed()
 		b.clock.set(res.DBNow, b.now)
 	} else {
-		f.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
 		b.round.start()
 	}
-	mergeLanes(f.lanes, f.left, req, res, func(r laneRead, q *contract.LaneQuery, a answer) { b.mergeLane(r, q, a, jobs) })
+	b.answered(&f.inFlight, req, res, b.mergeLane)
 	if f.types > 0 {
 		b.listed(req, res)
 		b.listAt = b.now + min(scanFactor*took, maxPausePolls*millis(b.cfg.Poll))
 	}
-	f.lanes, f.left, f.again, f.types, f.named = f.lanes[:0], f.left[:0], false, 0, 0
+	f.again, f.types, f.named = false, 0, 0
 }
 
 // listed handles the names of lanes in an answer. The next fetch reads those that were not in use.
@@ -72,14 +70,18 @@ func (b *Backlog) found(r Lane) {
 	}
 }
 
-// mergeLanes calls merge for each lane of a read, and sorts the rows that have left their places.
-func mergeLanes(
-	lanes []laneRead, left []contract.Key, req *contract.FetchRequest, res contract.FetchResult,
-	merge func(laneRead, *contract.LaneQuery, answer),
+// answered calls merge for each lane of a read. Afterwards the read is no longer in flight.
+func (b *Backlog) answered(
+	f *inFlight, req *contract.FetchRequest, res contract.FetchResult, merge func(laneRead, *contract.LaneQuery, answer),
 ) {
-	slices.SortFunc(left, contract.Key.Compare)
+	if res.Verdict == contract.OK {
+		f.breaker.Succeed()
+	} else {
+		f.breaker.Fail(b.now, b.cfg.RetryStatement, b.rng)
+	}
+	slices.SortFunc(f.left, contract.Key.Compare)
 	rest := res.Candidates
-	for i, r := range lanes {
+	for i, r := range f.lanes {
 		n := 0
 		for n < len(rest) && rest[n].Lane == i {
 			n++
@@ -87,6 +89,7 @@ func mergeLanes(
 		merge(r, &req.Lanes[i], answer{rest[:n], res.Verdict, res.DBNow, req.Lanes[i].Limit})
 		rest = rest[n:]
 	}
+	f.lanes, f.left, f.rows = f.lanes[:0], f.left[:0], 0
 }
 
 // answer is the part of a result that belongs to one lane.
@@ -98,7 +101,7 @@ type answer struct {
 }
 
 // mergeLane merges the answer for one lane.
-func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, jobs Jobs) {
+func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer) {
 	k := b.types[r.Type]
 	l := b.existing(r.Lane)
 	if !k.known || l == nil || !l.reading || b.index.Name(r.Type) != query.Type {
@@ -121,9 +124,9 @@ func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, job
 	}
 	before := l.len()
 	if r.NonLocal {
-		b.mergeNonLocal(r, a, jobs)
+		b.mergeNonLocal(r, a)
 	} else {
-		b.mergeLocal(r, l, a, jobs)
+		b.mergeLocal(r, l, a)
 	}
 	b.cached += l.len() - before
 	b.update(r.Lane)
@@ -131,7 +134,7 @@ func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer, job
 }
 
 // mergeLocal merges the answer for a local lane.
-func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
+func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer) {
 	due := a.rows
 	for len(due) > 0 && due[len(due)-1].Key.RunAt > a.dbNow {
 		due = due[:len(due)-1]
@@ -145,21 +148,21 @@ func (b *Backlog) mergeLocal(r laneRead, l *lane, a answer, jobs Jobs) {
 	}
 	switch {
 	case !r.full:
-		b.extend(l, due, full, jobs)
+		b.extend(l, due, full)
 	case l.changes == r.changes:
-		b.replace(l, due, full, jobs)
+		b.replace(l, due, full)
 		if len(due) < len(a.rows) && !l.cursor.Less(a.rows[len(due)].Key) {
 			l.cursor = a.rows[len(due)].Key // the database clock went back: continue from here when the row is due again
 			l.cursor.ID--
 		}
 	default:
-		b.mergeScan(l, due, r.first, jobs)
+		b.mergeScan(l, due, r.first)
 	}
 }
 
 // extend adds the rows of a read that began at the cursor or before it. They are a new
 // batch if no candidate of the last batch is left.
-func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
+func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool) {
 	if l.len() == 0 {
 		l.newBatch()
 	}
@@ -167,7 +170,7 @@ func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Job
 	for _, r := range rows {
 		unread := l.cursor.Less(r.Key)
 		switch {
-		case b.inHand(r.Key, b.fetch.left, jobs):
+		case b.inHand(r.Key, b.fetch.left):
 		case unread:
 			b.gate.found++
 			l.keys = append(l.keys, r.Key)
@@ -184,13 +187,13 @@ func (b *Backlog) extend(l *lane, rows []contract.Candidate, full bool, jobs Job
 // replace replaces all candidates by the answer of a full scan. The lane has not
 // changed since the scan was sent. full says that the answer contains as many rows as
 // the scan asked for. The rows after the last one are then read again.
-func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jobs) {
+func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool) {
 	if n := len(rows); n > 0 && (full || l.cursor.Less(rows[n-1].Key)) {
 		l.cursor = rows[n-1].Key
 	}
 	l.keys, l.head = l.keys[:0], 0
 	for _, r := range rows {
-		if !b.inHand(r.Key, b.fetch.left, jobs) {
+		if !b.inHand(r.Key, b.fetch.left) {
 			l.keys = append(l.keys, r.Key)
 		}
 	}
@@ -201,13 +204,13 @@ func (b *Backlog) replace(l *lane, rows []contract.Candidate, full bool, jobs Jo
 // mergeScan merges a full scan into a lane that has changed since the scan was sent. It
 // uses only the rows before the first candidate that the lane had at that time. Some of
 // the other rows were taken since, but the backlog does not know which.
-func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key, jobs Jobs) {
+func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.Key) {
 	for _, r := range rows {
 		if !r.Key.Less(first) {
 			l.more = l.more || l.cursor.Less(rows[len(rows)-1].Key)
 			return
 		}
-		if !b.inHand(r.Key, b.fetch.left, jobs) {
+		if !b.inHand(r.Key, b.fetch.left) {
 			l.insert(r.Key)
 		}
 	}
@@ -216,8 +219,8 @@ func (b *Backlog) mergeScan(l *lane, rows []contract.Candidate, first contract.K
 // inHand reports whether a row that was read as pending is in hand. It also returns
 // true if the row was in hand while the read was in flight. left contains the
 // places of such rows.
-func (b *Backlog) inHand(k contract.Key, left []contract.Key, jobs Jobs) bool {
-	if jobs.InHand(k) {
+func (b *Backlog) inHand(k contract.Key, left []contract.Key) bool {
+	if b.jobs.InHand(k) {
 		return true
 	}
 	_, found := slices.BinarySearchFunc(left, k, contract.Key.Compare)

@@ -216,9 +216,9 @@ func (b *Backlog) askNonLocalLane(r Lane, full, idle bool) {
 }
 
 // mergeNonLocal merges the answer for a non-local lane.
-func (b *Backlog) mergeNonLocal(r laneRead, a answer, jobs Jobs) {
+func (b *Backlog) mergeNonLocal(r laneRead, a answer) {
 	l, first := b.lane(r.Lane), 0
-	rows, full := b.oldEnough(r.Type, l, a, jobs), len(a.rows) == a.limit
+	rows, full := b.oldEnough(r.Type, l, a), len(a.rows) == a.limit
 	if r.full || r.idle {
 		l.keys, l.head = l.keys[:0], 0
 		l.batch++
@@ -250,11 +250,11 @@ type sighting struct {
 // they were seen first. A row that became due longer than overlap ago is old in any
 // case. A row may be committed long after its transaction began, so its age does not say
 // for how long its owner could read it.
-func (b *Backlog) oldEnough(t slotindex.TypeID, l *lane, a answer, jobs Jobs) (rows []contract.Key) {
+func (b *Backlog) oldEnough(t slotindex.TypeID, l *lane, a answer) (rows []contract.Key) {
 	before, grace := l.sightings, b.types[t].grace(b.now).Microseconds()
 	l.sightings = nil
 	for _, row := range a.rows {
-		if b.inHand(row.Key, b.fetch.left, jobs) {
+		if b.inHand(row.Key, b.fetch.left) {
 			continue
 		}
 		s := sighting{row.Key, max(a.dbNow, row.Key.RunAt)}

@@ -22,7 +22,7 @@ func small(t *testing.T, types int, change func(*Config)) *world {
 	}
 	w := newWorld(t, 1)
 	w.index, w.types = slotindex.New(), nil
-	w.b = New(cfg, w.index, w.rng)
+	w.b = New(cfg, w.index, w.hands, w.rng)
 	w.offset = 0
 	for i := range types {
 		name := string(rune('a' + i))
@@ -402,7 +402,7 @@ func TestUpperBoundExpires(t *testing.T) {
 	require.True(t, w.b.Failing())
 	_, _, ok = w.b.Head(lane)
 	require.False(t, ok)
-	require.Empty(t, w.b.NextRead(w.hands, nil), "the circuit breaker is open")
+	require.Empty(t, w.due(), "the circuit breaker is open")
 	require.LessOrEqual(t, w.b.Wake(true), w.now+50)
 }
 
@@ -541,7 +541,7 @@ func TestDrainEndsReading(t *testing.T) {
 	w.settleNow()
 	w.b.Drain()
 	w.b.Notified()
-	require.Empty(t, w.b.NextRead(w.hands, nil))
+	require.Empty(t, w.due())
 	subscribe, changed := w.b.NextGate()
 	require.True(t, changed && !subscribe)
 	require.Equal(t, timing.Never, w.b.Wake(true))

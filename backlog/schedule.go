@@ -100,13 +100,13 @@ func (b *Backlog) becomeActive() {
 
 // nothingWaits reports whether no job is in hand, no candidate is known, no locked row may
 // wait, and new rows cause a notification.
-func (b *Backlog) nothingWaits(jobs Jobs) bool {
-	return jobs.Len() == 0 && b.cached == 0 && !b.skipLocked() && b.schedule.listener == subscribed &&
+func (b *Backlog) nothingWaits() bool {
+	return b.jobs.Len() == 0 && b.cached == 0 && !b.skipLocked() && b.schedule.listener == subscribed &&
 		b.gate.subscribed && b.now >= b.gate.since.After(gateSettled)
 }
 
 // checkTimes marks a read as due when its instant has passed.
-func (b *Backlog) checkTimes(jobs Jobs) {
+func (b *Backlog) checkTimes() {
 	s := &b.schedule
 	if b.fetch.outstanding() {
 		return
@@ -126,7 +126,7 @@ func (b *Backlog) checkTimes(jobs Jobs) {
 	}
 	poll := b.now >= s.nextPoll
 	if poll {
-		s.nextPoll, s.idle = b.now.After(b.cfg.Poll), b.nothingWaits(jobs)
+		s.nextPoll, s.idle = b.now.After(b.cfg.Poll), b.nothingWaits()
 		if s.idle {
 			s.nextPoll = b.now.After(idlePolls * b.cfg.Poll)
 		}

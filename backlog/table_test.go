@@ -113,6 +113,12 @@ func testConfig() Config {
 	}
 }
 
+// due returns the reads that are due.
+func (w *world) due() (list []*contract.FetchRequest) {
+	w.b.NextRead(func(r *contract.FetchRequest) { list = append(list, r) })
+	return list
+}
+
 // newWorld returns a world with a random configuration and six slots.
 func newWorld(t *testing.T, seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -126,7 +132,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, rng: rng, index: slotindex.New(), now: 1000, offset: 1_700_000_000_000_000,
 		rows: map[dispatcherd.JobID]*row{}, hands: hands{}, latency: 3, named: seed%4 > 1,
 	}
-	w.b = New(cfg, w.index, rand.New(rand.NewPCG(seed, 8)))
+	w.b = New(cfg, w.index, w.hands, rand.New(rand.NewPCG(seed, 8)))
 	w.b.Advance(w.now)
 	for i := range 6 {
 		ref := w.index.AddTaken(dispatcherd.SlotID(i+1), sortedTypes(i))
@@ -180,7 +186,7 @@ func (w *world) fetch(req *contract.FetchRequest) contract.FetchResult {
 
 // send asks the backlog for reads, checks them, and returns their number.
 func (w *world) send() int {
-	requests := w.b.NextRead(w.hands, nil)
+	requests := w.due()
 	require.LessOrEqual(w.t, len(requests), 2)
 	for _, req := range requests {
 		require.NotZero(w.t, len(req.Lanes)+len(req.Classes))
@@ -199,7 +205,7 @@ func (w *world) send() int {
 		}
 		w.reads = append(w.reads, &read{request: req})
 	}
-	require.Empty(w.t, w.b.NextRead(w.hands, nil), "nothing more is due at the same instant")
+	require.Empty(w.t, w.due(), "nothing more is due at the same instant")
 	if subscribe, changed := w.b.NextGate(); changed {
 		w.b.GateAnswered(subscribe, contract.OK)
 	}
@@ -224,7 +230,7 @@ func (w *world) answer(i int, v contract.Verdict) {
 	if v != contract.OK {
 		r.result = contract.FetchResult{Verdict: v}
 	}
-	w.b.Fetched(r.request, r.result, w.hands)
+	w.b.Fetched(r.request, r.result)
 	require.NoError(w.t, w.b.Check())
 }
 
