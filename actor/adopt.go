@@ -2,7 +2,6 @@ package actor
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -182,14 +181,12 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 	a.asked = slices.Clone(a.next[:n])
 	a.next = slices.Delete(a.next, 0, n)
 	slices.SortFunc(a.asked, func(x, y *offered) int { return cmp.Compare(x.Job, y.Job) })
-	r := &contract.AdoptRequest{Jobs: make([]contract.ResumeOffer, 0, n)}
+	r := &contract.AdoptRequest{Token: c.newToken(), Jobs: make([]contract.ResumeOffer, 0, n)}
 	for _, o := range a.asked {
 		r.Jobs = append(r.Jobs, contract.ResumeOffer{
 			ID: o.Job, Attempt: o.Attempt, From: o.From, To: cmp.Or(o.renews, o.To, o.From), Renewal: o.renews != 0,
 		})
 	}
-	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
-	binary.LittleEndian.PutUint64(r.Token[8:], c.rng.Uint64())
 	return r
 }
 

@@ -95,9 +95,14 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 		j.fingerprint = c.slots[j.slot].session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
-	binary.LittleEndian.PutUint64(r.Token[:8], c.rng.Uint64())
-	binary.LittleEndian.PutUint64(r.Token[8:], c.rng.Uint64())
+	r.Token = c.newToken()
 	return r
+}
+
+func (c *Core) newToken() (t contract.Token) {
+	binary.LittleEndian.PutUint64(t[:8], c.rng.Uint64())
+	binary.LittleEndian.PutUint64(t[8:], c.rng.Uint64())
+	return t
 }
 
 // dropUnplaced gives up the reservations whose slot was lost before the claim was

@@ -253,8 +253,7 @@ type session struct {
 	id           dispatcherd.SessionID
 	worker       string
 	user         string
-	slots        []slotindex.Ref      // in order of registration; noSlot for a removed slot
-	removed      int                  // number of removed slots in slots
+	slots        []slotindex.Ref      // in no order; nil after the end of the session
 	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
 	withdrawn    bool                 // some slot may be withdrawn and still busy
 	fingerprint  contract.Fingerprint // fingerprint of its nonce

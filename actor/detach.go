@@ -21,7 +21,7 @@ func (c *Core) detachAll(s *session, except *job) {
 	if c.cfg.Resume <= 0 || s.notResumable {
 		return
 	}
-	for _, ref := range c.slotsOf(s) {
+	for _, ref := range s.slots {
 		j := c.slots[ref].job
 		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != stateRunning && j.state != stateStopping {
 			continue

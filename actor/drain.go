@@ -1,6 +1,9 @@
 package actor
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -16,7 +19,7 @@ func (c *Core) handleDrained() {
 	c.giveUpUnsent()
 	c.orderAll((*Core).rejectWaiting)
 	c.dropAllOffers()
-	c.untold = c.sessionIDs()
+	c.untold = slices.Sorted(maps.Keys(c.sessions)) // order-free: they are sorted
 	c.announceStop()
 }
 

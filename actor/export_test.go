@@ -1,6 +1,11 @@
 package actor
 
-import "github.com/dispatcherd/dispatcherd"
+import (
+	"maps"
+	"slices"
+
+	"github.com/dispatcherd/dispatcherd"
+)
 
 // Slots lists all slots in the order of their ids.
 func (c *Core) Slots() []SlotInfo {
@@ -18,3 +23,6 @@ func (c *Core) Explain(q Inquiry) Explanation { return Explain(q, c) }
 func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 	return RankOfRequest(id, c)
 }
+
+// sessionIDs returns the ids of the open sessions in ascending order.
+func (c *Core) sessionIDs() []dispatcherd.SessionID { return slices.Sorted(maps.Keys(c.sessions)) }

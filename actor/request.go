@@ -359,7 +359,7 @@ func (c *Core) failPinned() {
 func (c *Core) offers(s *session, t slotindex.TypeID) bool {
 	c.work += len(s.slots)
 	return c.sessions[s.id] == s && slices.ContainsFunc(s.slots, func(ref slotindex.Ref) bool {
-		return ref != noSlot && !c.index.IsDraining(ref) && c.index.Supports(ref, t)
+		return !c.index.IsDraining(ref) && c.index.Supports(ref, t)
 	})
 }
 
@@ -369,7 +369,7 @@ func (c *Core) freeSlotOf(s *session, t slotindex.TypeID) (best slotindex.Ref, f
 	best = noSlot
 	c.work += len(s.slots)
 	for _, ref := range s.slots {
-		if ref == noSlot || !c.index.IsFree(ref) || !c.index.Supports(ref, t) {
+		if !c.index.IsFree(ref) || !c.index.Supports(ref, t) {
 			continue
 		}
 		n := len(c.index.TypesOf(ref))

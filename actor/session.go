@@ -1,9 +1,6 @@
 package actor
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
@@ -45,11 +42,12 @@ func (c *Core) handleUnregistered(ev event.Unregistered) {
 func (c *Core) endSession(s *session, disconnected bool) {
 	delete(c.sessions, s.id)
 	c.dropOffers(s)
-	refs := c.slotsOf(s)
-	s.slots, s.removed = nil, 0
+	refs := s.slots
+	s.slots = nil
 	end := &sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
 	for _, ref := range refs {
 		j, withdrawn := c.slots[ref].job, c.index.IsDraining(ref)
+		c.slots[ref].next = nil
 		c.retire(ref)
 		switch {
 		case j == nil:
@@ -123,7 +121,7 @@ func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
 		return nil
 	}
 	found := map[int32]slotindex.Ref{}
-	for _, ref := range c.slotsOf(s) {
+	for _, ref := range s.slots {
 		if c.slots[ref].job != nil && c.index.IsDraining(ref) {
 			found[c.slots[ref].number] = ref
 		}
@@ -169,10 +167,8 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	for int(ref) >= len(c.slots) {
 		c.slots = append(c.slots, new(slot))
 	}
-	if 2*s.removed > len(s.slots) {
-		c.compactSlots(s)
-	}
-	*c.slots[ref] = slot{session: s, number: d.Number, at: s.addSlot(ref)}
+	*c.slots[ref] = slot{session: s, number: d.Number, at: int32(len(s.slots))}
+	s.slots = append(s.slots, ref)
 	c.quotas.Slots.Add(s.user, 1)
 	c.quotas.SlotTypes.Add(s.user, len(d.Types))
 	for i, t := range c.index.TypesOf(ref) {
@@ -200,7 +196,7 @@ func (c *Core) handleWithdrew(ev event.Withdrew) {
 	for _, n := range ev.Numbers {
 		numbers[n] = struct{}{}
 	}
-	for _, ref := range c.slotsOf(s) {
+	for _, ref := range s.slots {
 		if _, named := numbers[c.slots[ref].number]; !named && len(numbers) > 0 {
 			continue
 		}
@@ -278,7 +274,11 @@ func (c *Core) hasWorkLeft() bool {
 // removeSlot forgets a slot that holds no job.
 func (c *Core) removeSlot(ref slotindex.Ref) {
 	s := c.slots[ref]
-	s.session.forgetSlot(ref, s.at)
+	if slots := s.session.slots; len(slots) > 0 { // otherwise the session has ended
+		last := slots[len(slots)-1]
+		slots[s.at], c.slots[last].at = last, s.at
+		s.session.slots = slots[:len(slots)-1]
+	}
 	c.quotas.Slots.Add(s.session.user, -1)
 	c.quotas.SlotTypes.Add(s.session.user, -len(c.index.TypesOf(ref)))
 	types := c.index.TypesOf(ref)
@@ -296,48 +296,4 @@ func (c *Core) capacityLost(t slotindex.TypeID) {
 		c.watchAll(t)
 	}
 	c.letGo(t)
-}
-
-// addSlot adds a slot at the end of the list and returns its position.
-func (s *session) addSlot(ref slotindex.Ref) int32 {
-	s.slots = append(s.slots, ref)
-	return int32(len(s.slots) - 1)
-}
-
-// forgetSlot removes the slot at a position of the list. The other slots keep their
-// positions until compactSlots.
-func (s *session) forgetSlot(ref slotindex.Ref, at int32) {
-	if int(at) < len(s.slots) && s.slots[at] == ref {
-		s.slots[at] = noSlot
-		s.removed++
-	}
-}
-
-// slotsOf returns a copy of the list of the slots of a session, in order of
-// registration.
-func (c *Core) slotsOf(s *session) []slotindex.Ref {
-	c.compactSlots(s)
-	return slices.Clone(s.slots)
-}
-
-// compactSlots drops the removed slots from the list of a session.
-func (c *Core) compactSlots(s *session) {
-	if s.removed == 0 {
-		return
-	}
-	s.removed = 0
-	s.slots = slices.DeleteFunc(s.slots, func(ref slotindex.Ref) bool { return ref == noSlot })
-	for i, ref := range s.slots {
-		c.slots[ref].at = int32(i)
-	}
-}
-
-// sessionIDs returns the ids of the open sessions in ascending order.
-func (c *Core) sessionIDs() []dispatcherd.SessionID {
-	ids := make([]dispatcherd.SessionID, 0, len(c.sessions))
-	for id := range c.sessions { // order-free: sorted below
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
 }
