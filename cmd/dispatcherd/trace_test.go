@@ -102,7 +102,7 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		code int
 		says string
 	}{
-		{"simulate", exit.Usage, "takes one folder with a trace, got 0 arguments"},
+		{"simulate", exit.Usage, "got 0 arguments; its usage is: dispatcherd trace simulate DIR"},
 		{"simulate /does/not/exist", exit.NotFound, "a trace is a folder with jobs.csv and slots.csv"},
 		{"simulate " + bad, exit.Usage, `line 2, column 1: slot_id is "x"`},
 		{"simulate " + dir + " -o yaml", exit.Usage, "table, json, or a file ending in .csv"},
@@ -119,7 +119,7 @@ func TestTraceUsageErrorsSayWhatToDo(t *testing.T) {
 		{"advise " + dir + " --duration-window 2000h", exit.Usage, "duration-window"},
 		{"advise " + dir + " --duration-window 1us", exit.Usage, "the duration window is 1µs: set it to whole milliseconds"},
 		{"simulate " + dir + " --duration-window 1500us", exit.Usage, "the duration window is 1.5ms: set it to whole milliseconds"},
-		{"advise one two", exit.Usage, "at most 1 arg"},
+		{"advise one two", exit.Usage, "got 2 arguments; its usage is: dispatcherd trace advise [DIR]"},
 		{"generate " + bad + " --agents 3", exit.Usage, `--agents is "3": must be at least 27`},
 	} {
 		got := invocation{args: append([]string{"trace"}, strings.Fields(c.line)...)}.runs(t)
@@ -137,7 +137,7 @@ func TestReplayChecksItsFlagsFirst(t *testing.T) {
 		"replay " + dir + " --speed 10 --weights ageing=0": "without ageing nothing bounds",
 		"demo /does/not/exist":                             "a trace is a folder with jobs.csv and slots.csv",
 		"demo --agents 5":                                  `--agents is "5": must be at least 27`,
-		"demo one two":                                     "takes one folder",
+		"demo one two":                                     "got 2 arguments; its usage is: dispatcherd trace demo [DIR]",
 	} {
 		got := invocation{args: append([]string{"trace"}, strings.Fields(line)...)}.runs(t)
 		require.NotEqual(t, exit.OK, got.code, line)

@@ -117,10 +117,12 @@ func pathOf(cmd *cobra.Command) string {
 	return path
 }
 
-// checkArguments checks the number of arguments against the usage line, such as "request TYPE [PAYLOAD | -]" or "wait ID…".
+// checkArguments checks the number of arguments against the usage line, such as "request TYPE [PAYLOAD | -]" or "wait ID…". A flag that is
+// needed stands after them.
 func checkArguments(cmd *cobra.Command, args []string) error {
 	least, most := 0, 0
-	for _, word := range strings.Fields(strings.ReplaceAll(cmd.Use, " | -", ""))[1:] {
+	use, _, _ := strings.Cut(cmd.Use, " --")
+	for _, word := range strings.Fields(strings.ReplaceAll(use, " | -", ""))[1:] {
 		if most++; word[0] != '[' {
 			least++
 		}

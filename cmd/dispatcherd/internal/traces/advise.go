@@ -25,7 +25,6 @@ func (a commands) adviseCommand() *cobra.Command {
 and with such that are right within a factor of four.`,
 		Example: "  dispatcherd trace advise\n" +
 			"  dispatcherd trace advise /tmp/day --duration-window 24h    # made by: dispatcherd trace generate /tmp/day",
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, flag := range []string{"since", "until", "limit", "slots-of"} {
 				if len(args) == 1 && cmd.Flags().Changed(flag) {

@@ -47,7 +47,6 @@ priority and duration of the last execution, without contents. The slots come fr
 host, or from another trace. On-demand requests without rows are not included.`,
 		Example: "  dispatcherd trace export /tmp/month --since 720h\n" +
 			"  dispatcherd trace simulate /tmp/month --weights default --weights priority=2048",
-		Args: oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },
 	}
 	flags := cmd.Flags()

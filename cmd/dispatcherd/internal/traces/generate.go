@@ -20,7 +20,6 @@ func (a commands) generateCommand() *cobra.Command {
 		Long: `Writes a trace to DIR: a day of a bank's call centre (17 hours of calls, shifts of agents, batch jobs).
 Equal flags give equal files.`,
 		Example: "  dispatcherd trace generate /tmp/day\n  dispatcherd trace generate /tmp/busy --seed 7 --calls 20000 --agents 200 --load 90",
-		Args:    oneTrace,
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
@@ -47,7 +46,7 @@ func generateFlags(flags *pflag.FlagSet, o *trace.GenerateOptions) {
 	cli.Number(flags, &o.Calls, "calls", "1", "5000000", "calls of the day; 23 in 1,000 are queued, the others on demand")
 	cli.Number(flags, &o.Batch, "batch", "0", "5000000", "queued jobs of the batch stream")
 	cli.Number(flags, &o.Agents, "agents", "27", "100000", "slots")
-	cli.Number(flags, &o.Workers, "workers", "1", "100000", "worker processes")
+	cli.Number(flags, &o.Workers, "workers", "1", "100000", "workers")
 	cli.Number(flags, &o.Load, "load", "10", "95", "percent of their online time that the agents are busy")
 	cli.OnlyOnCommandLine(flags)
 }

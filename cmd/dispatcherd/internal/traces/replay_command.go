@@ -32,7 +32,6 @@ trace, --speed times faster than recorded. Waits are printed in the trace's time
 The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
 misplaced or sent to a slot that does not support its type.`,
 		Example: "  dispatcherd trace replay /tmp/day --speed 2000    # made by: dispatcherd trace generate /tmp/day",
-		Args:    oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {
 				return exit.Usagef("--speed is missing: give the number of seconds of the trace that pass in one second")
@@ -58,12 +57,6 @@ func (a commands) demoCommand() *cobra.Command {
 		Long: `Replays a generated day of a call centre (see trace generate), or the trace in DIR. The default
 --speed makes the trace take 45 s, but is at most 8,000.`,
 		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000    # made by: dispatcherd trace generate /tmp/day",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("%q takes one folder, but got %q", cmd.CommandPath(), args)
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {

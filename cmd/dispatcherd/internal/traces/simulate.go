@@ -67,7 +67,6 @@ its jobs wait, side by side for several --weights.`,
 		Example: "  dispatcherd trace simulate /tmp/day -o schedule.csv    # made by: dispatcherd trace generate /tmp/day\n" +
 			"  dispatcherd trace simulate /tmp/day --compare schedule.csv\n" +
 			"  dispatcherd trace simulate /tmp/day --weights default --weights priority=2048,on-demand-cap=60s",
-		Args: oneTrace,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return interruptible(cmd.Context(), func() error { return a.simulateTrace(args[0], f) })
 		},
@@ -80,14 +79,6 @@ its jobs wait, side by side for several --weights.`,
 		VarP(&f.schedule, "output", "o", "form of the output: table or json; or a .csv file for the schedule (job_id,start_ms,slot_id)")
 	cli.OnlyOnCommandLine(cmd.Flags())
 	return cmd
-}
-
-// oneTrace is for commands whose argument is the folder of a trace.
-func oneTrace(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%q takes one folder with a trace, got %d arguments", cmd.CommandPath(), len(args))
-	}
-	return nil
 }
 
 // loadTrace reads the trace that the user named. An invalid trace is a usage error.
