@@ -50,7 +50,7 @@ build: ## Build the program into bin/
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/dispatcherd
 
 .PHONY: demo
-demo: deps build ## Watch worker processes empty a table; TRACE=DIR SPEED=N replays a workload of yours
+demo: deps build ## Watch workers empty a table; TRACE=DIR SPEED=N replays a workload of yours
 	bin/dispatcherd trace demo $(if $(TRACE),'$(TRACE)') $(if $(SPEED),--speed $(SPEED))
 
 .PHONY: test

@@ -31,7 +31,7 @@ import (
 )
 
 // daemonHost is the host of a real replay: a private Postgres and the daemon in this process.
-// Workers are other processes.
+// Workers connect to its socket.
 type daemonHost struct {
 	dir    string        // of the sockets
 	server *devpg.Server // nil: this host did not start a server

@@ -26,7 +26,7 @@ func TestReplayThroughTheDaemonPlacesEveryJobExactly(t *testing.T) {
 	require.NoError(t, err)
 	host, err := startHost(t.Context(), pgtest.New(t), w, zap.NewNop())
 	require.NoError(t, err)
-	r := &replay{trace: day, speed: speed, host: host, start: startInProcess, stall: 20 * time.Second}
+	r := &replay{trace: day, speed: speed, host: host, stall: 20 * time.Second}
 	report, err := r.run(t.Context())
 	require.NoError(t, errors.Join(err, host.close()))
 	require.Equal(t, len(day.Jobs), report.Done)

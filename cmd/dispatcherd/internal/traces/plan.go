@@ -6,46 +6,29 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
 
-// A replay and its worker processes exchange one JSON object per line. The replay writes a
-// workerPlan, waits for workerReady, writes a workerStart, reads one workerRun for each
-// execution, and closes the worker's input to end it.
-
-// workerPlan describes the slots of a worker process.
+// workerPlan describes the slots of a worker.
 type workerPlan struct {
-	Socket string     `json:"socket"` // worker socket of the dispatcher
-	Worker string     `json:"worker"` // name of the worker
-	Slots  []slotPlan `json:"slots"`
+	Worker string // name of the worker
+	Slots  []slotPlan
 }
 
 // slotPlan is one slot of the trace and when it is online.
 type slotPlan struct {
-	Slot     int64         `json:"slot"`
-	Types    []string      `json:"types"`
-	Sessions []sessionPlan `json:"sessions"`
+	Slot     int64
+	Types    []string
+	Sessions []sessionPlan
 }
 
 // sessionPlan is one online period, on the compressed clock.
 type sessionPlan struct {
-	From  time.Duration `json:"from_ns"`            // time since the start
-	Until time.Duration `json:"until_ns,omitempty"` // time since the start; 0 = it never ends
-}
-
-// workerReady reports that the worker is connected.
-type workerReady struct {
-	Ready bool `json:"ready"`
-}
-
-// workerStart contains the start time of the trace.
-type workerStart struct {
-	StartUnixNano int64 `json:"start_unix_ns"`
+	From  time.Duration // time since the start
+	Until time.Duration // time since the start; 0 = it never ends
 }
 
 // workerRun is one completed execution.
 type workerRun struct {
-	Job   int64         `json:"job"` // id of the job in the trace
-	Slot  int64         `json:"slot"`
-	Start time.Duration `json:"start_ns"` // times since the start of the trace, on the compressed clock
-	End   time.Duration `json:"end_ns"`
+	Job, Slot  int64         // ids in the trace
+	Start, End time.Duration // times since the start of the trace, on the compressed clock
 }
 
 // jobPayload is the payload of a replayed job.
@@ -66,7 +49,7 @@ func decompress(d time.Duration, speed float64) int64 {
 
 // workerPlans splits the slots of a trace by worker, in the order of the
 // workers' names.
-func workerPlans(t *trace.Trace, socket string, speed float64) []workerPlan {
+func workerPlans(t *trace.Trace, speed float64) []workerPlan {
 	sessions := map[int64][]sessionPlan{}
 	for _, e := range t.Registrations() {
 		list := sessions[e.Slot]
@@ -82,7 +65,7 @@ func workerPlans(t *trace.Trace, socket string, speed float64) []workerPlan {
 	}
 	var plans []workerPlan
 	for _, name := range t.Workers() {
-		plans = append(plans, workerPlan{Socket: socket, Worker: name, Slots: byWorker[name]})
+		plans = append(plans, workerPlan{Worker: name, Slots: byWorker[name]})
 	}
 	return plans
 }

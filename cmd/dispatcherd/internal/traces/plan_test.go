@@ -22,11 +22,11 @@ func TestPlanSplitsATraceByWorkerOnTheCompressedClock(t *testing.T) {
 		},
 	}
 	require.Equal(t, []workerPlan{
-		{Socket: "s", Worker: "a", Slots: []slotPlan{{Slot: 2, Types: []string{"x"}, Sessions: []sessionPlan{{From: 10 * time.Millisecond}}}}},
-		{Socket: "s", Worker: "b", Slots: []slotPlan{
+		{Worker: "a", Slots: []slotPlan{{Slot: 2, Types: []string{"x"}, Sessions: []sessionPlan{{From: 10 * time.Millisecond}}}}},
+		{Worker: "b", Slots: []slotPlan{
 			{Slot: 1, Types: []string{"x"}, Sessions: []sessionPlan{{0, 50 * time.Millisecond}, {70 * time.Millisecond, 0}}},
 			{Slot: 3, Types: []string{"y"}},
 		}},
-	}, workerPlans(tr, "s", 100))
+	}, workerPlans(tr, 100))
 	require.EqualValues(t, 5000, decompress(compress(5000, 100), 100))
 }

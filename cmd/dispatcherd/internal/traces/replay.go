@@ -39,9 +39,9 @@ type replay struct {
 	trace *trace.Trace
 	speed float64
 	host  replayHost
-	start func(context.Context, workerPlan) (*tracedWorker, error) // one worker process
-	live  func(replayState)                                        // called ten times a second
-	stall time.Duration                                            // the replay fails after this time without progress after the last arrival
+	live  func(replayState) // called ten times a second
+	stall time.Duration     // the replay fails after this time without progress after the last arrival
+	begin time.Time         // of the trace; set before the first slot is offered
 
 	mu     sync.Mutex
 	state  replayState
@@ -59,55 +59,43 @@ type replayState struct {
 }
 
 // run executes the replay. Its report is valid also after an error, which says why the replay
-// ended early. All worker processes have ended when run returns.
+// ended early. All workers have ended when run returns.
 func (r *replay) run(ctx context.Context) (trace.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.state.Jobs = len(r.trace.Jobs)
 	r.moved = make(chan struct{}, 1)
-	workers, err := r.startWorkers(ctx)
-	if err == nil {
-		err = r.play(ctx, workers)
+	var workers []*tracedWorker
+	for _, plan := range workerPlans(r.trace, r.speed) {
+		workers = append(workers, r.startWorker(ctx, plan))
 	}
+	err := r.play(ctx, workers)
 	for _, w := range workers {
 		err = errors.Join(err, w.stop())
 	}
 	return r.report(err)
 }
 
-func (r *replay) startWorkers(ctx context.Context) ([]*tracedWorker, error) {
-	var workers []*tracedWorker
-	for _, plan := range workerPlans(r.trace, r.host.Socket(), r.speed) {
-		w, err := r.start(ctx, plan)
-		if err != nil {
-			return workers, fmt.Errorf("start worker %s: %w", plan.Worker, err)
-		}
-		workers = append(workers, w)
-	}
-	for _, w := range workers {
-		if err := w.ready(); err != nil {
-			return workers, err
-		}
-	}
-	return workers, nil
-}
-
-// play starts the trace and waits for its end.
+// play starts the trace when all workers are connected, and waits for its end.
 func (r *replay) play(ctx context.Context, workers []*tracedWorker) error {
-	begin := time.Now().Add(100 * time.Millisecond)
 	for _, w := range workers {
-		if err := w.begin(begin); err != nil {
+		if err := w.ready(ctx); err != nil {
 			return err
 		}
-		go func() { r.fail(w.listen(r.executed)) }()
 	}
 	var callers sync.WaitGroup
 	defer callers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	r.begin = time.Now()
+	for _, w := range workers {
+		for _, s := range w.plan.Slots {
+			callers.Go(func() { w.offer(ctx, &tracedSlot{plan: s}) })
+		}
+	}
 	queued := make(chan []replayJob, 1024)
 	callers.Go(func() { r.fail(r.insert(ctx, queued)) })
-	err := r.feed(ctx, begin, queued, &callers)
+	err := r.feed(ctx, queued, &callers)
 	close(queued)
 	if err != nil {
 		return err
@@ -136,15 +124,15 @@ func (r *replay) insert(ctx context.Context, queued <-chan []replayJob) error {
 }
 
 // feed submits every job at its compressed arrival time.
-func (r *replay) feed(ctx context.Context, begin time.Time, queued chan<- []replayJob, callers *sync.WaitGroup) error {
+func (r *replay) feed(ctx context.Context, queued chan<- []replayJob, callers *sync.WaitGroup) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for jobs := r.trace.Jobs; len(jobs) > 0; {
-		due := begin.Add(compress(jobs[0].ArrivalMS, r.speed))
-		if !r.waitUntil(ctx, due, ticker.C, begin) {
+		due := r.begin.Add(compress(jobs[0].ArrivalMS, r.speed))
+		if !r.waitUntil(ctx, due, ticker.C) {
 			return errors.Join(ctx.Err(), r.failure())
 		}
-		now := time.Since(begin)
+		now := time.Since(r.begin)
 		n := 0
 		for n < len(jobs) && compress(jobs[n].ArrivalMS, r.speed) <= now {
 			n++
@@ -160,7 +148,7 @@ func (r *replay) feed(ctx context.Context, begin time.Time, queued chan<- []repl
 
 // waitUntil waits for an instant and shows the state meanwhile. It returns false if the replay
 // cannot continue.
-func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.Time, begin time.Time) bool {
+func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	for {
@@ -168,7 +156,7 @@ func (r *replay) waitUntil(ctx context.Context, due time.Time, tick <-chan time.
 		case <-timer.C:
 			return r.failure() == nil
 		case <-tick:
-			r.note(func(s *replayState) { s.TraceMS = decompress(time.Since(begin), r.speed) })
+			r.note(func(s *replayState) { s.TraceMS = decompress(time.Since(r.begin), r.speed) })
 			r.show()
 			if r.failure() != nil {
 				return false

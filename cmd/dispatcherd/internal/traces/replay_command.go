@@ -25,8 +25,8 @@ func (a commands) replayCommand() *cobra.Command {
 	var speed float64
 	var weights string
 	cmd := &cobra.Command{
-		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, worker processes and Postgres",
-		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a process for each worker of the
+		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, its workers and Postgres",
+		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a connection for each worker of the
 trace, --speed times faster than recorded. Waits are printed in the trace's time.
 
 The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
@@ -129,7 +129,7 @@ func (a commands) watchReplay(ctx context.Context, host *daemonHost, t *trace.Tr
 		case <-ctx.Done():
 		}
 	}()
-	r := &replay{trace: t, speed: speed, host: host, start: a.startTraceWorker, stall: replayStall}
+	r := &replay{trace: t, speed: speed, host: host, stall: replayStall}
 	if a.IsTerminal(a.Err) {
 		line := &liveLine{w: a.Err}
 		r.live = line.show

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -158,22 +159,6 @@ func (h *simpleHost) place() {
 	})
 }
 
-// startInProcess runs a worker in the process of the test.
-func startInProcess(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
-	inReader, in := io.Pipe()
-	out, outWriter := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := runTraceWorker(ctx, inReader, outWriter)
-		_ = outWriter.Close()
-		ended <- err
-	}()
-	return newTracedWorker(plan, in, out, func() error {
-		_ = out.Close()
-		return <-ended
-	})
-}
-
 // shortTrace: two workers, a slot that goes offline at 2 s, both modes; 8 s long.
 func shortTrace() *trace.Trace {
 	tr := &trace.Trace{Name: "short", Slots: []trace.Slot{
@@ -195,7 +180,7 @@ func shortTrace() *trace.Trace {
 func TestReplayRunsEveryJobOfTheTrace(t *testing.T) {
 	tr := shortTrace()
 	states := 0
-	r := &replay{trace: tr, speed: 10, host: startSimpleHost(t), start: startInProcess, stall: longWait, live: func(replayState) { states++ }}
+	r := &replay{trace: tr, speed: 10, host: startSimpleHost(t), stall: longWait, live: func(replayState) { states++ }}
 	report, err := r.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 40, report.Done)
@@ -213,7 +198,7 @@ func TestReplayRunsEveryJobOfTheTrace(t *testing.T) {
 func TestReplayCountsFailures(t *testing.T) {
 	h := startSimpleHost(t)
 	h.refuse = "y" // only on-demand ones
-	r := &replay{trace: shortTrace(), speed: 20, host: h, start: startInProcess, stall: longWait}
+	r := &replay{trace: shortTrace(), speed: 20, host: h, stall: longWait}
 	report, err := r.run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 30, report.Done)
@@ -225,7 +210,7 @@ func TestReplayCountsFailures(t *testing.T) {
 func TestReplayWithoutProgressIsAborted(t *testing.T) {
 	tr := shortTrace()
 	tr.Slots[1].Types = []string{"z"} // no slot supports y
-	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), start: startInProcess, stall: 3 * time.Second}
+	r := &replay{trace: tr, speed: 40, host: startSimpleHost(t), stall: 3 * time.Second}
 	report, err := r.run(t.Context())
 	require.ErrorContains(t, err, "no progress for 3s")
 	require.Positive(t, report.Done)
@@ -235,7 +220,7 @@ func TestReplayWithoutProgressIsAborted(t *testing.T) {
 
 func TestInterruptEndsAReplay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &replay{trace: shortTrace(), speed: 1, host: startSimpleHost(t), start: startInProcess, stall: time.Minute}
+	r := &replay{trace: shortTrace(), speed: 1, host: startSimpleHost(t), stall: time.Minute}
 	r.live = func(s replayState) {
 		if s.Executed > 1 {
 			cancel()
@@ -247,13 +232,10 @@ func TestInterruptEndsAReplay(t *testing.T) {
 }
 
 func TestReplayReportsWorkerThatCannotConnect(t *testing.T) {
-	r := &replay{trace: shortTrace(), speed: 1, host: startSimpleHost(t), stall: time.Minute}
-	r.start = func(ctx context.Context, plan workerPlan) (*tracedWorker, error) {
-		if plan.Worker == "b" {
-			return nil, errors.New("no more processes")
-		}
-		return startInProcess(ctx, plan)
-	}
+	h := startSimpleHost(t)
+	h.path = filepath.Join(t.TempDir(), strings.Repeat("x", 200))
+	r := &replay{trace: shortTrace(), speed: 1, host: h, stall: time.Minute}
 	_, err := r.run(t.Context())
-	require.ErrorContains(t, err, "start worker b: no more processes")
+	require.ErrorContains(t, err, "worker a: ")
+	require.ErrorIs(t, err, workerproto.ErrSocketPath)
 }

@@ -2,39 +2,27 @@ package traces
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-func (a commands) workerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "worker", Short: "One worker process of a replay", Hidden: true,
-		Long: `One worker process of a replay. It reads its plan from the standard input and ends
-when that is closed; trace replay starts it.`,
-		Example: "  dispatcherd trace worker < plan.jsonl",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return runTraceWorker(cmd.Context(), a.In, a.Out) },
-	}
-}
+// tracedWorker is one worker of a replay, with a connection of its own to the socket of the daemon. It offers slots according to
+// its plan. Each job takes as long as its payload says.
+type tracedWorker struct {
+	replay    *replay
+	plan      workerPlan
+	sdk       *worker.Worker
+	connected chan struct{}
+	cancel    context.CancelFunc
+	ended     chan struct{} // closed when the worker has ended
+	err       error         // why it ended; set before ended is closed
 
-// traceWorker offers slots according to its plan. Each job takes as long as its payload says.
-type traceWorker struct {
-	sdk   *worker.Worker
-	start time.Time // of the trace; set before the first slot is offered
-
-	mu     sync.Mutex
-	out    *json.Encoder
-	broken error                 // out cannot be written, because its reader has ended
-	slots  map[int32]*tracedSlot // by the number in the protocol
+	mu    sync.Mutex
+	slots map[int32]*tracedSlot // by the number in the protocol
 }
 
 // tracedSlot is one slot of the trace, which may have had several numbers in the protocol.
@@ -43,22 +31,17 @@ type tracedSlot struct {
 	busy chan struct{} // closed when its job ends; nil while it is free
 }
 
-// runTraceWorker runs the worker process from its start to its end.
-func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
-	lines := json.NewDecoder(in)
-	var plan workerPlan
-	if err := lines.Decode(&plan); err != nil {
-		return exit.Usagef("reading the worker's plan: %w", err)
+// startWorker starts a worker, which ends with the context. A failure of the worker ends the replay.
+func (r *replay) startWorker(ctx context.Context, plan workerPlan) *tracedWorker {
+	w := &tracedWorker{
+		replay: r, plan: plan, connected: make(chan struct{}, 1), ended: make(chan struct{}), slots: map[int32]*tracedSlot{},
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	connected := make(chan struct{}, 1)
-	w := &traceWorker{out: json.NewEncoder(out), slots: map[int32]*tracedSlot{}}
+	ctx, w.cancel = context.WithCancel(ctx)
 	w.sdk = worker.New(worker.Options{
-		Socket: plan.Socket, Name: plan.Worker, Grace: time.Second, Abandon: time.Second,
+		Socket: r.host.Socket(), Name: plan.Worker, Grace: time.Second, Abandon: time.Second,
 		Connected: func(workerproto.Welcome) {
 			select {
-			case connected <- struct{}{}:
+			case w.connected <- struct{}{}:
 			default:
 			}
 		},
@@ -68,59 +51,48 @@ func runTraceWorker(ctx context.Context, in io.Reader, out io.Writer) error {
 			w.sdk.Handle(typ, w.work)
 		}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- w.sdk.Run(ctx) }()
-	go w.follow(ctx, cancel, lines, connected, plan)
-	err := <-ended
-	cancel(nil)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return errors.Join(err, w.broken)
+	go func() {
+		if err := w.sdk.Run(ctx); err != nil {
+			w.err = fmt.Errorf("worker %s: %w", plan.Worker, err)
+			r.fail(w.err)
+		}
+		close(w.ended)
+	}()
+	return w
 }
 
-// errInputClosed is the regular end of a worker.
-var errInputClosed = errors.New("the replay has ended")
-
-// follow executes the plan when the worker is connected and the start is known. It ends the
-// process when the input is closed, also by the death of the replay. No goroutine waits for
-// follow, because it reads until the input ends.
-func (w *traceWorker) follow(ctx context.Context, cancel context.CancelCauseFunc, lines *json.Decoder,
-	connected <-chan struct{}, plan workerPlan) {
+// ready waits until the worker is connected.
+func (w *tracedWorker) ready(ctx context.Context) error {
 	select {
-	case <-connected:
+	case <-w.connected:
+		return nil
+	case <-w.ended:
+		return w.err
 	case <-ctx.Done():
-		return
+		return ctx.Err()
 	}
-	w.say(workerReady{Ready: true})
-	var start workerStart
-	if err := lines.Decode(&start); err != nil {
-		cancel(errInputClosed)
-		return
-	}
-	now := time.Now()
-	w.start = now.Add(time.Unix(0, start.StartUnixNano).Sub(now)) // keeps the monotonic clock
-	for _, s := range plan.Slots {
-		go w.offer(ctx, &tracedSlot{plan: s})
-	}
-	var more json.RawMessage
-	for lines.Decode(&more) == nil { // the replay sends nothing more: this waits for the end of the input
-	}
-	cancel(errInputClosed)
+}
+
+// stop ends the worker and waits until it has ended.
+func (w *tracedWorker) stop() error {
+	w.cancel()
+	<-w.ended
+	return w.err
 }
 
 // offer brings a slot online and takes it offline according to the plan. If the slot still
 // executes a job when its next session begins, the slot comes online after the job has ended.
-func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
+func (w *tracedWorker) offer(ctx context.Context, s *tracedSlot) {
 	for _, session := range s.plan.Sessions {
 		if !w.await(ctx, session.From) || !w.free(ctx, s) {
 			return
 		}
-		if session.Until > 0 && time.Since(w.start) >= session.Until {
+		if session.Until > 0 && time.Since(w.replay.begin) >= session.Until {
 			continue
 		}
 		number, err := w.add(s)
 		if err != nil {
-			w.fail(err)
+			w.replay.fail(fmt.Errorf("worker %s: %w", w.plan.Worker, err))
 			return
 		}
 		if session.Until == 0 || !w.await(ctx, session.Until) {
@@ -131,7 +103,7 @@ func (w *traceWorker) offer(ctx context.Context, s *tracedSlot) {
 }
 
 // add registers a slot. The lock delays a job for the slot until the slot is recorded here.
-func (w *traceWorker) add(s *tracedSlot) (int32, error) {
+func (w *tracedWorker) add(s *tracedSlot) (int32, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	numbers, err := w.sdk.AddSlots(1, s.plan.Types...)
@@ -143,8 +115,8 @@ func (w *traceWorker) add(s *tracedSlot) (int32, error) {
 }
 
 // await waits for an instant of the compressed clock. It returns false if ctx ended.
-func (w *traceWorker) await(ctx context.Context, at time.Duration) bool {
-	return pause(ctx, time.Until(w.start.Add(at)))
+func (w *tracedWorker) await(ctx context.Context, at time.Duration) bool {
+	return pause(ctx, time.Until(w.replay.begin.Add(at)))
 }
 
 // pause waits for d. It returns false if ctx ended before.
@@ -160,7 +132,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // free waits until a slot's job has ended. It returns false if ctx ended before.
-func (w *traceWorker) free(ctx context.Context, s *tracedSlot) bool {
+func (w *tracedWorker) free(ctx context.Context, s *tracedSlot) bool {
 	for {
 		w.mu.Lock()
 		busy := s.busy
@@ -177,13 +149,13 @@ func (w *traceWorker) free(ctx context.Context, s *tracedSlot) bool {
 }
 
 // work executes one job: it lasts as long as its payload says.
-func (w *traceWorker) work(ctx context.Context, job *worker.Job) (any, error) {
+func (w *tracedWorker) work(ctx context.Context, job *worker.Job) (any, error) {
 	var p jobPayload
 	if err := job.Decode(&p); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
-	began := time.Since(w.start)
+	began := time.Since(w.replay.begin)
 	s := w.slots[job.Slot]
 	if s == nil || s.busy != nil {
 		w.mu.Unlock()
@@ -201,21 +173,6 @@ func (w *traceWorker) work(ctx context.Context, job *worker.Job) (any, error) {
 	if !finished {
 		return nil, ctx.Err()
 	}
-	w.say(workerRun{Job: p.TraceJob, Slot: s.plan.Slot, Start: began, End: time.Since(w.start)})
+	w.replay.executed(workerRun{Job: p.TraceJob, Slot: s.plan.Slot, Start: began, End: time.Since(w.replay.begin)})
 	return nil, nil
-}
-
-// say writes one line to the replay.
-func (w *traceWorker) say(line any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.out.Encode(line); err != nil && w.broken == nil {
-		w.broken = fmt.Errorf("telling the replay: %w", err)
-	}
-}
-
-func (w *traceWorker) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.broken = errors.Join(w.broken, err)
 }

@@ -2,7 +2,6 @@ package traces
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -81,36 +79,32 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 	}
 }
 
-// tracedProcess is a trace worker with its standard streams.
-type tracedProcess struct {
-	in    *io.PipeWriter
-	lines *json.Decoder
-	ended chan error
+// onlySocket is the host of a replay that only starts workers.
+type onlySocket struct {
+	replayHost
+
+	path string
 }
 
-func startTraced(t *testing.T, plan workerPlan) *tracedProcess {
+func (o onlySocket) Socket() string { return o.path }
+
+// startTraced starts a worker whose slots follow its plan from now on.
+func startTraced(t *testing.T, d *scriptedDispatcher, plan workerPlan) (*tracedWorker, *replay) {
 	t.Helper()
-	inReader, in := io.Pipe()
-	out, outWriter := io.Pipe()
-	p := &tracedProcess{in: in, lines: json.NewDecoder(out), ended: make(chan error, 1)}
-	go func() {
-		err := runTraceWorker(t.Context(), inReader, outWriter)
-		_ = outWriter.Close()
-		p.ended <- err
-	}()
-	require.NoError(t, json.NewEncoder(in).Encode(plan))
-	var ready workerReady
-	require.NoError(t, p.lines.Decode(&ready))
-	require.True(t, ready.Ready)
-	require.NoError(t, json.NewEncoder(in).Encode(workerStart{StartUnixNano: time.Now().UnixNano()}))
-	return p
+	r := &replay{host: onlySocket{path: d.path}, moved: make(chan struct{}, 1), begin: time.Now()}
+	w := r.startWorker(t.Context(), plan)
+	require.NoError(t, w.ready(t.Context()))
+	for _, s := range plan.Slots {
+		go w.offer(t.Context(), &tracedSlot{plan: s})
+	}
+	return w, r
 }
 
 // Slot 7 goes offline while its job runs, and goes online again before the job
 // has ended. The slot is offered again only when the job has ended.
 func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	d := startScripted(t)
-	p := startTraced(t, workerPlan{Socket: d.path, Worker: "team-1", Slots: []slotPlan{
+	w, r := startTraced(t, d, workerPlan{Worker: "team-1", Slots: []slotPlan{
 		{Slot: 7, Types: []string{"pdf"}, Sessions: []sessionPlan{{From: 0, Until: 3 * time.Second}, {From: 3001 * time.Millisecond}}},
 	}})
 	added := d.next()
@@ -122,8 +116,8 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	}))
 	require.JSONEq(t, `{"op":"slot_remove","slots":[0]}`, d.next().text)
 
-	var run workerRun
-	require.NoError(t, p.lines.Decode(&run))
+	receive(t, r.moved, "the worker reports the execution")
+	run := r.runs[0]
 	require.EqualValues(t, 5, run.Job)
 	require.EqualValues(t, 7, run.Slot)
 	require.GreaterOrEqual(t, run.End-run.Start, work)
@@ -142,15 +136,15 @@ func TestBusyTracedSlotReturnsAfterItsJobHasEnded(t *testing.T) {
 	require.EqualValues(t, 99, done.Job)
 	require.True(t, back)
 
-	require.NoError(t, p.in.Close())
+	w.cancel()
 	require.JSONEq(t, `{"op":"drain"}`, d.next().text)
-	require.NoError(t, receive(t, p.ended, "the worker ends"))
+	require.NoError(t, w.stop())
 	require.ErrorIs(t, receive(t, d.closed, "the session ends"), io.EOF)
 }
 
 func TestTraceWorkerRefusesUnknownPayload(t *testing.T) {
 	d := startScripted(t)
-	p := startTraced(t, workerPlan{Socket: d.path, Worker: "w", Slots: []slotPlan{
+	w, _ := startTraced(t, d, workerPlan{Worker: "w", Slots: []slotPlan{
 		{Slot: 1, Types: []string{"pdf"}, Sessions: []sessionPlan{{}}},
 	}})
 	added := d.next()
@@ -160,12 +154,5 @@ func TestTraceWorkerRefusesUnknownPayload(t *testing.T) {
 	failed, ok := d.next().frame.(*workerproto.Fail)
 	require.True(t, ok)
 	require.True(t, failed.Permanent)
-	require.NoError(t, p.in.Close())
-	require.NoError(t, receive(t, p.ended, "the worker ends"))
-}
-
-func TestTraceWorkerWithoutPlanFails(t *testing.T) {
-	err := runTraceWorker(t.Context(), strings.NewReader(""), io.Discard)
-	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
-	require.ErrorContains(t, err, "reading the worker's plan")
+	require.NoError(t, w.stop())
 }
