@@ -52,7 +52,6 @@ type Book struct {
 	crowded  *key             // the last result of longest
 	retries  map[int64]*class // classes of jobs that keep their precedence, by job
 	fence    int64
-	asks     int64 // number of the last Refill
 	now      int64
 	round    int64 // number of the reads of all heads that have begun
 }
@@ -99,8 +98,7 @@ func (b *Book) Arrived(name Class, first Job, count int) bool {
 	switch {
 	case c == nil:
 		return false
-	case c.tail != nil && first.compare(c.tail.read) > 0:
-		c.insert(first, b.kept) // it will be read
+	case c.read != nil && first.compare(*c.read) > 0: // it will be read
 	default:
 		b.changed(c, c.replace(first, !b.known(name, first)))
 	}

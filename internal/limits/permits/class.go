@@ -46,7 +46,7 @@ type class struct {
 
 	needs []demand // of its keys in the order of the words, then of its type
 	jobs  []Job    // the first ones, in order, at most Book.kept
-	tail  *tail    // nil = the table contains no others
+	read  *Job     // the table may contain others after it; nil = it contains none
 	head  position
 
 	at       *key // where it waits; nil = aside
@@ -60,13 +60,6 @@ type class struct {
 	old      bool  // it keeps room at its keys
 	keep     bool  // its next permit is kept for the patience
 	round    int64 // Book.round when jobs were last reported
-}
-
-// tail is what the table may contain after the known jobs of a class.
-type tail struct {
-	read Job   // all are after it
-	late *Job  // the first job after read that arrived during a read: the answer may lack it, and later ones
-	asks int64 // number of the Refill that is not answered; 0 = none
 }
 
 // demand is what a class needs of a key.
@@ -87,7 +80,7 @@ func (c *class) kind() *key { return c.needs[len(c.needs)-1].key }
 // first returns the first job. If it is not known, the job after which it is read.
 func (c *class) first() Job {
 	if len(c.jobs) == 0 {
-		return c.tail.read
+		return *c.read
 	}
 	return c.jobs[0]
 }
@@ -95,10 +88,7 @@ func (c *class) first() Job {
 // insert adds a job, keeps at most kept of them, and reports whether the first one changed. It ignores
 // jobs that are known or will be read later.
 func (c *class) insert(j Job, kept int) bool {
-	if t := c.tail; t != nil && j.compare(t.read) > 0 {
-		if t.asks != 0 && (t.late == nil || j.compare(*t.late) < 0) {
-			t.late = &j
-		}
+	if c.read != nil && j.compare(*c.read) > 0 {
 		return false
 	}
 	i, known := slices.BinarySearchFunc(c.jobs, j, Job.compare)
@@ -109,16 +99,11 @@ func (c *class) insert(j Job, kept int) bool {
 		c.jobs = make([]Job, 0, 1)
 	}
 	c.jobs = slices.Insert(c.jobs, i, j)
-	if len(c.jobs) > kept {
-		c.cut(kept)
+	if len(c.jobs) > kept { // the others are read again
+		c.jobs = c.jobs[:kept]
+		c.read = new(c.jobs[kept-1])
 	}
 	return i == 0
-}
-
-// cut gives up the jobs after the first n. They are read again.
-func (c *class) cut(n int) {
-	c.jobs = c.jobs[:n]
-	c.tail = &tail{read: c.jobs[n-1]}
 }
 
 // replace gives up the jobs at and after a job, and adds it if it waits. Those after it are read again. It reports
@@ -129,25 +114,8 @@ func (c *class) replace(first Job, waits bool) bool {
 	if waits {
 		c.jobs = append(c.jobs, first)
 	}
-	c.tail = &tail{read: first}
+	c.read = &first
 	return i == 0
-}
-
-// answered adds the jobs that a Refill has read, in order, up to the first late job. Those after it are read again.
-func (c *class) answered(jobs []Job, more bool, known func(Job) bool) {
-	t := c.tail
-	if t.late != nil && (!more || len(jobs) > 0 && t.late.compare(jobs[len(jobs)-1]) <= 0) {
-		i, _ := slices.BinarySearchFunc(jobs, *t.late, Job.compare)
-		jobs, more = append(slices.Clone(jobs[:i]), *t.late), true
-	}
-	if len(jobs) > 0 {
-		t.read = jobs[len(jobs)-1]
-	}
-	c.jobs = append(c.jobs, slices.DeleteFunc(slices.Clone(jobs), known)...)
-	t.late, t.asks = nil, 0
-	if !more {
-		c.tail = nil
-	}
 }
 
 // forget removes a job and reports whether it was the first one.
@@ -204,7 +172,7 @@ func (byWake) Before(a, b *class) bool {
 }
 func (byWake) Place(c *class) *int32 { return &c.timer }
 
-func (byRead) Before(a, b *class) bool { return a.tail.read.compare(b.tail.read) < 0 }
+func (byRead) Before(a, b *class) bool { return a.read.compare(*b.read) < 0 }
 func (byRead) Place(c *class) *int32   { return &c.refill }
 
 func (byOld) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }

@@ -167,11 +167,11 @@ func (b *Book) admit(c *class, dispatcher int32) Admission {
 type Refill struct {
 	Class
 
-	After  Job
-	number int64
+	After Job
 }
 
-// Refills returns classes, up to most of them, whose further jobs must be read. The caller answers each one by Filled.
+// Refills returns classes, up to most of them, whose further jobs must be read. The caller answers each one by Filled before it
+// reports anything else of the class.
 func (b *Book) Refills(most int) []Refill {
 	var refills []Refill
 	for len(refills) < most {
@@ -180,22 +180,27 @@ func (b *Book) Refills(most int) []Refill {
 			break
 		}
 		b.refills.Remove(c)
-		b.asks++
-		c.tail.asks = b.asks
-		refills = append(refills, Refill{c.Class, c.tail.read, b.asks})
+		refills = append(refills, Refill{c.Class, *c.read})
 	}
 	return refills
 }
 
 // Filled answers a Refill with the jobs that follow, in order. more says that the table may contain others after
-// them. After a failed read, there are no jobs, and more is true. The book ignores an answer that is not up to date, and asks again.
+// them.
 func (b *Book) Filled(r Refill, jobs []Job, more bool) {
 	c := b.classes[r.Class]
-	if c == nil || c.tail == nil || c.tail.asks != r.number { // later jobs were given up meanwhile, because earlier ones arrived
-		return
-	}
 	had := len(c.jobs)
-	c.round = b.round
-	c.answered(jobs, more, func(j Job) bool { return b.known(c.Class, j) })
+	c.round, c.read = b.round, nil
+	if more {
+		c.read = &r.After
+		if len(jobs) > 0 {
+			c.read = new(jobs[len(jobs)-1])
+		}
+	}
+	for _, j := range jobs {
+		if !b.known(c.Class, j) {
+			c.jobs = append(c.jobs, j)
+		}
+	}
 	b.changed(c, had == 0)
 }

@@ -57,7 +57,7 @@ func (b *Book) Explain(name Class, j Job) Waiting {
 		name.Retry = 0
 		c = b.classes[name]
 	}
-	if c == nil || c.tail == nil && !slices.Contains(c.jobs, j) {
+	if c == nil || c.read == nil && !slices.Contains(c.jobs, j) {
 		return Waiting{Reason: NotRead}
 	}
 	if w, never := b.never(c); never {

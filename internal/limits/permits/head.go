@@ -59,7 +59,7 @@ func (b *Book) gone(list []*class) {
 			cmp.Compare(x.Retry, y.Retry))
 	})
 	for _, c := range list {
-		c.jobs, c.tail = nil, nil
+		c.jobs, c.read = nil, nil
 		b.changed(c, true)
 	}
 }
@@ -70,7 +70,7 @@ func (b *Book) Reread(name Class, j Job) {
 	name.Retry = 0
 	c := b.classes[name]
 	before := Job{RunAt: j.RunAt, ID: j.ID - 1}
-	if c == nil || c.tail != nil && before.compare(c.tail.read) >= 0 {
+	if c == nil || c.read != nil && before.compare(*c.read) >= 0 {
 		return // Head, or a Refill, finds it
 	}
 	b.changed(c, c.replace(before, false))

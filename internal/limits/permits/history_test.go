@@ -71,16 +71,11 @@ func (h *history) types() map[string]Type {
 	return types
 }
 
-// refill answers reads of further jobs from the table. Jobs of the same class may arrive before an answer.
-func (h *history) refill(arrivals bool) {
+// refill answers reads of further jobs from the table.
+func (h *history) refill() {
 	for reads := h.book.Refills(2); len(reads) > 0; reads = h.book.Refills(2) {
 		for _, r := range reads {
 			jobs := slices.DeleteFunc(slices.Clone(h.table[r.Class]), func(j Job) bool { return j.compare(r.After) <= 0 })
-			if arrivals {
-				for range max(0, h.rng.IntN(24)-12) {
-					h.add(r.Class)
-				}
-			}
 			n := min(len(jobs), h.book.kept)
 			h.book.Filled(r, jobs[:n], len(jobs) > n)
 		}
@@ -345,7 +340,7 @@ func (h *history) dry() bool {
 // check compares the decisions, and tests that no key admits more than its limit.
 func (h *history) check() {
 	h.offer()
-	h.refill(true)
+	h.refill()
 	want := h.ref.admit()
 	var got []Admission
 	for {
@@ -358,7 +353,7 @@ func (h *history) check() {
 			h.table[a.Class] = slices.DeleteFunc(h.table[a.Class], func(j Job) bool { return j == a.Job })
 		}
 		if h.dry() {
-			h.refill(false)
+			h.refill()
 		}
 	}
 	for i := range min(len(want), len(got)) { // the reference decides in one call

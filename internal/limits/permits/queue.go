@@ -13,7 +13,7 @@ func (b *Book) changed(c *class, first bool) {
 func (b *Book) moved(c *class) {
 	b.unfile(c)
 	b.refill(c)
-	if len(c.jobs) == 0 && c.tail == nil {
+	if len(c.jobs) == 0 && c.read == nil {
 		b.forget(c)
 		return
 	}
@@ -206,7 +206,7 @@ func (b *Book) first(k *key, before *class) {
 
 // refill asks for further jobs of a class, if they are needed.
 func (b *Book) refill(c *class) {
-	if c.tail != nil && c.tail.asks == 0 && len(c.jobs) <= b.kept/4 {
+	if c.read != nil && len(c.jobs) <= b.kept/4 {
 		b.refills.Put(c)
 	} else {
 		b.refills.Remove(c)
