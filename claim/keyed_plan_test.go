@@ -53,7 +53,8 @@ func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) 
 func operations(t *testing.T, c *limitstore.Controller) map[string]func() {
 	class := permits.Class{Keys: "k", Type: "pdf", Priority: 3}
 	middle := permits.Job{RunAt: 1_700_000_000_000_000, ID: 20_000}
-	list := []permits.Admission{{Class: class, Job: permits.Job{RunAt: 1_700_000_000_000_000, ID: 7}, Fence: 9}}
+	list := []permits.Permit{{Class: class, Job: permits.Job{RunAt: 1_700_000_000_000_000, ID: 7}, Fence: 9,
+		Counted: []permits.Start{{Key: "k", Cost: 1, Per: 1e6}}}}
 	check := func(_ any, err error) { require.NoError(t, err) }
 	return map[string]func(){
 		"begin":     func() { _, _, err := c.Begin(t.Context()); require.NoError(t, err) },
@@ -62,9 +63,9 @@ func operations(t *testing.T, c *limitstore.Controller) map[string]func() {
 		"arrived":   func() { _, _, err := c.Arrived(t.Context(), middle.ID, 100); require.NoError(t, err) },
 		"heads":     func() { check(c.Heads(t.Context(), permits.Class{}, 100)) },
 		"refill":    func() { check(c.Refill(t.Context(), []permits.Refill{{Class: class, After: middle}}, 64)) },
-		"admit":     func() { check(c.Admit(t.Context(), list, []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
-		"withdraw":  func() { check(c.Withdraw(t.Context(), []int64{7}, []int64{9}, nil)) },
-		"confirm":   func() { require.NoError(t, c.Confirm(t.Context(), []limitstore.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
+		"admit":     func() { check(c.Admit(t.Context(), list)) },
+		"withdraw":  func() { check(c.Withdraw(t.Context(), list)) },
+		"confirm":   func() { require.NoError(t, c.Confirm(t.Context(), []permits.Start{{Key: "k", Cost: 1, Per: 1e6}})) },
 		"unstarted": func() { check(c.Unstarted(t.Context())) },
 		"starts":    func() { check(c.Starts(t.Context(), []string{"k"})) },
 		"types":     func() { check(c.Types(t.Context())) },

@@ -27,8 +27,8 @@ type controller interface {
 	Arrived(ctx context.Context, after int64, most int) ([]limitstore.Waiting, bool, error)
 	Heads(ctx context.Context, after permits.Class, most int) ([]limitstore.Waiting, error)
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
-	Admit(ctx context.Context, list []permits.Admission, starts []limitstore.Start) (map[int64]dispatcherd.DurationClass, error)
-	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (map[int64]bool, error)
+	Admit(ctx context.Context, list []permits.Permit) (map[int64]dispatcherd.DurationClass, error)
+	Withdraw(ctx context.Context, list []permits.Permit) (map[int64]bool, error)
 	Types(ctx context.Context) (map[string]limitstore.Type, error)
 }
 
@@ -84,19 +84,24 @@ func beat(t *testing.T, s store, capacity map[string]int) contract.HeartbeatResu
 	return res
 }
 
-func admission(r claimfake.Row, fence int64, dispatcher int32) permits.Admission {
-	return permits.Admission{Class: permits.Class{Keys: r.Keys, Type: r.Type, Priority: int16(r.Priority)},
+// permit is what Withdraw needs of a permit.
+func permit(id dispatcherd.JobID, fence int64) permits.Permit {
+	return permits.Permit{Job: permits.Job{ID: int64(id)}, Fence: fence}
+}
+
+func admission(r claimfake.Row, fence int64, dispatcher int32) permits.Permit {
+	return permits.Permit{Class: permits.Class{Keys: r.Keys, Type: r.Type, Priority: int16(r.Priority)},
 		Job: permits.Job{RunAt: r.RunAt, ID: int64(r.ID)}, Fence: fence, Dispatcher: dispatcher}
 }
 
 // admit admits jobs with one fence.
 func admit(t *testing.T, w world, c controller, fence int64, ids ...dispatcherd.JobID) (admitted []int64) {
 	t.Helper()
-	var list []permits.Admission
+	var list []permits.Permit
 	for _, id := range ids {
 		list = append(list, admission(w.get(t, id), fence, 0))
 	}
-	found, err := c.Admit(t.Context(), list, nil)
+	found, err := c.Admit(t.Context(), list)
 	require.NoError(t, err)
 	return slices.Sorted(maps.Keys(found))
 }
@@ -162,7 +167,7 @@ func TestJobAdmittedToOneDispatcherRunsThereOnly(t *testing.T) {
 		other := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Keys: "k"}, 0)
 		named := w.insert(t, claimfake.Row{Type: "png", Keys: "k", Expected: time.Minute}, 0)
-		found, err := c.Admit(t.Context(), []permits.Admission{admission(w.get(t, id), 7, me), admission(w.get(t, named), 7, me)}, nil)
+		found, err := c.Admit(t.Context(), []permits.Permit{admission(w.get(t, id), 7, me), admission(w.get(t, named), 7, me)})
 		require.NoError(t, err)
 		require.Equal(t, map[int64]dispatcherd.DurationClass{int64(id): 0, int64(named): 2}, found, "they have their classes")
 		require.Equal(t, me, held(t, c)[0].Dispatcher)
@@ -212,7 +217,7 @@ func TestPendingAgainGivesPermitsBack(t *testing.T) {
 			require.Zero(t, all[i].Dispatcher)
 		}
 
-		found, err := c.Withdraw(t.Context(), []int64{int64(ids[1]), int64(ids[2]), int64(ids[3])}, []int64{-10, -99, 10}, nil)
+		found, err := c.Withdraw(t.Context(), []permits.Permit{permit(ids[1], -10), permit(ids[2], -99), permit(ids[3], 10)})
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(ids[1]): true}, found, "the other fences are not current")
 		require.NotZero(t, beat(t, s, nil).Waiting&contract.KeysWait)
@@ -230,12 +235,12 @@ func TestWithdrawnJobWaitsAgain(t *testing.T) {
 		admit(t, w, c, 7, id, started)
 		take(t, s, started)
 		unlock := w.lock(t, id)
-		both, fences := []int64{int64(id), int64(started)}, []int64{7, 7}
-		found, err := c.Withdraw(t.Context(), both, fences, nil)
+		both := []permits.Permit{permit(id, 7), permit(started, 7)}
+		found, err := c.Withdraw(t.Context(), both)
 		require.NoError(t, err)
 		require.Empty(t, found, "one is locked, the other runs")
 		unlock()
-		found, err = c.Withdraw(t.Context(), both, fences, nil)
+		found, err = c.Withdraw(t.Context(), both)
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(id): true}, found)
 		require.Empty(t, fetched(t, s))
@@ -243,7 +248,9 @@ func TestWithdrawnJobWaitsAgain(t *testing.T) {
 		require.Zero(t, w.get(t, id).Fence)
 
 		admit(t, w, c, 8, id)
-		found, err = c.Withdraw(t.Context(), []int64{int64(id)}, []int64{8}, []bool{true})
+		retry := permit(id, 8)
+		retry.Retry = int64(id)
+		found, err = c.Withdraw(t.Context(), []permits.Permit{retry})
 		require.NoError(t, err)
 		require.Equal(t, map[int64]bool{int64(id): true}, found)
 		require.EqualValues(t, -8, w.get(t, id).Fence, "it counts as returned")
@@ -290,9 +297,9 @@ func TestStatementsOfAnEarlierBeginChangeNothing(t *testing.T) {
 		require.EqualValues(t, 2<<32, first)
 		require.EqualValues(t, id, last, "the largest id of a row that waits")
 
-		_, err = before.Admit(t.Context(), []permits.Admission{admission(w.get(t, id), 8, 0)}, nil)
+		_, err = before.Admit(t.Context(), []permits.Permit{admission(w.get(t, id), 8, 0)})
 		require.ErrorIs(t, err, limitstore.ErrNotController)
-		_, err = before.Withdraw(t.Context(), []int64{int64(admitted)}, []int64{7}, nil)
+		_, err = before.Withdraw(t.Context(), []permits.Permit{permit(admitted, 7)})
 		require.ErrorIs(t, err, limitstore.ErrNotController)
 		_, err = before.Limits(t.Context())
 		require.NoError(t, err)

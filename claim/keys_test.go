@@ -221,7 +221,7 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		admitted, err := c.Admit(context.Background(),
-			[]permits.Admission{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}}, nil)
+			[]permits.Permit{{Class: permits.Class{Keys: "k", Type: "pdf"}, Job: permits.Job{ID: 1}, Fence: 7}})
 		if _, found := admitted[1]; err == nil && !found {
 			err = errors.New("not admitted")
 		}

@@ -222,11 +222,7 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 }
 
 // Admit does the same as limitstore.Controller.Admit, for all dispatchers at once.
-func (c *Controller) Admit(
-	ctx context.Context,
-	list []permits.Admission,
-	_ []limitstore.Start,
-) (admitted map[int64]dispatcherd.DurationClass, err error) {
+func (c *Controller) Admit(ctx context.Context, list []permits.Permit) (admitted map[int64]dispatcherd.DurationClass, err error) {
 	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
 	err = c.changes(ctx, func(t *Table) {
 		t.commits++
@@ -249,21 +245,21 @@ func (c *Controller) Admit(
 }
 
 // Withdraw does the same as limitstore.Controller.Withdraw.
-func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
-	withdrawn = make(map[int64]bool, len(ids))
+func (c *Controller) Withdraw(ctx context.Context, list []permits.Permit) (withdrawn map[int64]bool, err error) {
+	withdrawn = make(map[int64]bool, len(list))
 	err = c.changes(ctx, func(t *Table) {
-		for i, id := range ids {
-			r := t.rows[dispatcherd.JobID(id)]
-			if r == nil || r.lock != nil || r.Status != dispatcherd.Pending || r.Fence != fences[i] {
+		for i := range list {
+			r := t.rows[dispatcherd.JobID(list[i].ID)]
+			if r == nil || r.lock != nil || r.Status != dispatcherd.Pending || r.Fence != list[i].Fence {
 				continue
 			}
 			t.dequeue(r)
-			if r.AdmittedTo = 0; returned != nil && returned[i] {
+			if r.AdmittedTo = 0; list[i].Retry != 0 {
 				r.Fence = -max(r.Fence, -r.Fence)
 			} else {
 				r.Fence = 0
 			}
-			withdrawn[id] = true
+			withdrawn[list[i].ID] = true
 		}
 	})
 	return withdrawn, err
@@ -293,10 +289,10 @@ func (c *Controller) Types(ctx context.Context) (types map[string]limitstore.Typ
 func (c *Controller) Unstarted(context.Context) ([]string, error) { return nil, nil }
 
 // Starts returns nothing: there are no rates.
-func (c *Controller) Starts(context.Context, []string) ([]limitstore.Start, error) { return nil, nil }
+func (c *Controller) Starts(context.Context, []string) ([]permits.Start, error) { return nil, nil }
 
 // Confirm does nothing: there are no rates.
-func (c *Controller) Confirm(context.Context, []limitstore.Start) error { return nil }
+func (c *Controller) Confirm(context.Context, []permits.Start) error { return nil }
 
 // Expire does nothing: there are no rates.
 func (c *Controller) Expire(context.Context) (more bool, err error) { return false, nil }

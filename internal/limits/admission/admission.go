@@ -40,15 +40,15 @@ type Table interface { //nolint:interfacebloat // one method for each statement
 	// Refill reads further jobs of classes.
 	Refill(ctx context.Context, refills []permits.Refill, most int) ([][]permits.Job, error)
 	// Admit writes fences.
-	Admit(ctx context.Context, list []permits.Admission, starts []limitstore.Start) (admitted map[int64]dispatcherd.DurationClass, err error)
-	// Withdraw makes pending rows with fences wait again. Those for which returned is true keep their precedence.
-	Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error)
+	Admit(ctx context.Context, list []permits.Permit) (admitted map[int64]dispatcherd.DurationClass, err error)
+	// Withdraw makes pending rows with fences wait again. Retries keep their precedence.
+	Withdraw(ctx context.Context, list []permits.Permit) (withdrawn map[int64]bool, err error)
 	// Unstarted reads the keys with a rate to which cost is admitted that has not started.
 	Unstarted(ctx context.Context) (keys []string, err error)
 	// Starts reads the starts of keys with a rate.
-	Starts(ctx context.Context, keys []string) ([]limitstore.Start, error)
+	Starts(ctx context.Context, keys []string) ([]permits.Start, error)
 	// Confirm records when admitted cost has started.
-	Confirm(ctx context.Context, starts []limitstore.Start) error
+	Confirm(ctx context.Context, starts []permits.Start) error
 	// Expire deletes old records of starts.
 	Expire(ctx context.Context) (more bool, err error)
 	// Types reads the slots of the cluster by type.
@@ -124,7 +124,6 @@ type Controller struct {
 	others map[int32]lastBeat
 	table  Table
 	book   *permits.Book // nil = not the controller, or not yet loaded
-	held   map[int64]heldPermit
 	state  reads
 }
 
@@ -132,15 +131,6 @@ type Controller struct {
 type lastBeat struct {
 	beatAt int64
 	since  time.Time // local time when it was first read
-}
-
-// heldPermit is a permit that the book has.
-type heldPermit struct {
-	class   permits.Class
-	fence   int64
-	started bool
-	counted []permits.Rate // as Admit recorded them
-	at      int32          // dispatcher
 }
 
 // reads states what to read when.
@@ -168,7 +158,7 @@ type reads struct {
 
 	undecided bool // further jobs may have room
 
-	confirm []limitstore.Start
+	confirm []permits.Start
 	reread  []limitstore.Waiting // jobs that could not be admitted
 	endedAt time.Time            // when the last job with keys ended, of which nothing is decided yet
 }
@@ -344,7 +334,7 @@ func (c *Controller) silent(dispatcher int32) bool {
 
 // drop forgets the book.
 func (c *Controller) drop() {
-	c.book, c.held = nil, nil
+	c.book = nil
 	c.state = reads{}
 	c.Metrics.dropped()
 }
@@ -386,5 +376,5 @@ func (c *Controller) pause(now time.Time) time.Duration {
 
 // busy reports whether jobs wait or hold permits, as far as the book knows.
 func (c *Controller) busy() bool {
-	return c.keyed() || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.held) > 0
+	return c.keyed() || c.state.edited || c.state.unsure || c.state.told || c.book.Classes() > 0 || len(c.book.Permits()) > 0
 }

@@ -301,7 +301,7 @@ func TestJudgeDetectsMissingSafeguards(t *testing.T) {
 		"Held omits rows":                func(f *tables) { f.omitsHeld = true },
 	} {
 		found := false
-		for seed := uint64(0); seed < 40 && !found; seed++ {
+		for seed := uint64(0); seed < 200 && !found; seed++ {
 			broken, _ := randomHistory(t, seed, change)
 			found = len(broken) > 0
 		}

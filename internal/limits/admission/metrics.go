@@ -66,7 +66,7 @@ func (m *Metrics) dropped() {
 }
 
 // update describes the book.
-func (m *Metrics) update(b *permits.Book, held int) {
+func (m *Metrics) update(b *permits.Book) {
 	m.classes.Set(float64(b.Classes()))
-	m.permits.Set(float64(held))
+	m.permits.Set(float64(len(b.Permits())))
 }

@@ -60,7 +60,7 @@ func typeMost(slots int) int { return 64 + 4*slots }
 
 // readTypes reads which slots there are.
 func (c *Controller) readTypes(ctx context.Context) error {
-	if !c.busy() && len(c.held) == 0 || !c.due(&c.state.typesAt, longPause) {
+	if !c.busy() || !c.due(&c.state.typesAt, longPause) {
 		return nil
 	}
 	found, err := c.table.Types(ctx)
@@ -134,51 +134,45 @@ func (c *Controller) compareHeld(ctx context.Context, keys []string) (changed bo
 	c.book.Advance(c.now())
 	seen := make(map[int64]int64, len(rows))
 	returned := map[int64]bool{}
-	var ids, fences []int64
+	var wait []permits.Permit
 	for i := range rows {
 		h := &rows[i]
 		if h.Returned {
 			returned[h.ID] = true
+			changed = c.end(h.ID, h.Fence) || changed
 			if !c.book.Returned(h.Class, h.Job, h.Fence) {
-				ids, fences = append(ids, h.ID), append(fences, -h.Fence)
+				h.Fence = -h.Fence
+				wait = append(wait, h.Permit)
 			}
 			continue
 		}
 		seen[h.ID] = h.Fence
 		changed = c.hold(h) || changed
 	}
-	for id, p := range c.held {
-		if seen[id] != p.fence {
-			c.end(id, p.fence)
-			changed = true
+	for id, p := range c.book.Permits() {
+		if seen[id] != p.Fence {
+			changed = c.end(id, p.Fence)
 		}
 	}
 	c.countStarts(starts)
 	c.book.Retries(func(id int64) bool { return returned[id] })
-	if len(ids) == 0 {
+	if len(wait) == 0 {
 		return changed, nil
 	}
-	withdrawn, err := c.table.Withdraw(ctx, ids, fences, nil)
-	c.state.locked = len(withdrawn) < len(ids)
+	withdrawn, err := c.table.Withdraw(ctx, wait)
+	c.state.locked = len(withdrawn) < len(wait)
 	return true, err
 }
 
 // hold tells the book of a row that holds permits, and reports whether it differed.
 func (c *Controller) hold(h *limitstore.Held) (changed bool) {
-	p, known := c.held[h.ID]
-	changed = !known || p.fence != h.Fence || p.started != h.Started
-	if known && p.fence != h.Fence {
-		c.end(h.ID, p.fence)
-		known = false
+	p := c.book.Permits()[h.ID]
+	if p != nil && p.Fence != h.Fence {
+		c.end(h.ID, p.Fence)
+		p = nil
 	}
-	permit := h.Permit
-	permit.Started = h.Started && !known // readStarts counts what started before the book was made
-	c.book.Hold(permit)
-	if !known {
-		rates := c.book.Rates(h.Class)
-		p = heldPermit{class: h.Class, fence: h.Fence, started: h.Started, counted: rates, at: h.Dispatcher}
-		c.held[h.ID] = p
-	}
+	changed = p == nil || p.Started != h.Started
+	c.book.Hold(h.Permit) // readStarts counts what started before the book was made
 	if h.Started {
 		c.started(h.ID, h.Fence, c.now()-h.Ago)
 	}

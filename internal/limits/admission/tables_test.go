@@ -489,19 +489,17 @@ func (s *session) Refill(ctx context.Context, refills []permits.Refill, most int
 }
 
 // Admit implements Table.
-func (s *session) Admit(
-	ctx context.Context,
-	list []permits.Admission,
-	starts []limitstore.Start,
-) (admitted map[int64]dispatcherd.DurationClass, err error) {
+func (s *session) Admit(ctx context.Context, list []permits.Permit) (admitted map[int64]dispatcherd.DurationClass, err error) {
 	is := false
 	admitted = map[int64]dispatcherd.DurationClass{}
 	err = s.send(ctx, "admit", func(f fault) {
 		if is = s.role(); !is {
 			return
 		}
-		for _, st := range starts {
-			s.starts[part{st.Key, st.Dispatcher, limitstore.NotStarted}] += st.Cost
+		for _, a := range list {
+			for _, st := range a.Counted {
+				s.starts[part{st.Key, st.Dispatcher, limitstore.NotStarted}] += st.Cost
+			}
 		}
 		var ids, waited []int64
 		for i, a := range list {
@@ -535,20 +533,20 @@ func (s *session) Admit(
 }
 
 // Withdraw implements Table.
-func (s *session) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
+func (s *session) Withdraw(ctx context.Context, list []permits.Permit) (withdrawn map[int64]bool, err error) {
 	is := false
 	withdrawn = map[int64]bool{}
 	err = s.send(ctx, "withdraw", func(f fault) {
 		if is = s.role(); !is {
 			return
 		}
-		for i, id := range ids {
-			if r := s.rows[id]; r != nil && !r.running && r.fence == fences[i] && !f.locked {
+		for _, p := range list {
+			if r := s.rows[p.ID]; r != nil && !r.running && r.fence == p.Fence && !f.locked {
 				r.fence, r.dispatcher, r.since = 0, 0, time.Now()
-				if returned != nil && returned[i] {
-					r.fence = -max(fences[i], -fences[i])
+				if p.Retry != 0 {
+					r.fence = -max(p.Fence, -p.Fence)
 				}
-				withdrawn[id] = true
+				withdrawn[p.ID] = true
 			}
 		}
 	})
@@ -571,11 +569,11 @@ func (s *session) Unstarted(ctx context.Context) (keys []string, err error) {
 }
 
 // Starts implements Table.
-func (s *session) Starts(ctx context.Context, keys []string) (list []limitstore.Start, err error) {
+func (s *session) Starts(ctx context.Context, keys []string) (list []permits.Start, err error) {
 	err = s.send(ctx, "starts", func(fault) {
 		for p, cost := range s.starts {
 			if cost > 0 && slices.Contains(keys, p.key) {
-				start := limitstore.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at}
+				start := permits.Start{Key: p.key, Dispatcher: p.dispatcher, Cost: cost, At: p.at}
 				if p.at != limitstore.NotStarted {
 					start.Ago = s.now().UnixMicro() - s.last[p]
 				}
@@ -587,7 +585,7 @@ func (s *session) Starts(ctx context.Context, keys []string) (list []limitstore.
 }
 
 // Confirm implements Table.
-func (s *session) Confirm(ctx context.Context, starts []limitstore.Start) error {
+func (s *session) Confirm(ctx context.Context, starts []permits.Start) error {
 	return s.send(ctx, "confirm", func(fault) {
 		if !s.role() {
 			return

@@ -30,7 +30,7 @@ func (c *Controller) work(ctx context.Context, woken contract.Topics) error {
 			return err
 		}
 	}
-	c.Metrics.update(c.book, len(c.held))
+	c.Metrics.update(c.book)
 	return nil
 }
 
@@ -60,7 +60,6 @@ func (c *Controller) load(ctx context.Context) error {
 		},
 		list,
 	)
-	c.held = map[int64]heldPermit{}
 	c.began = c.Now()
 	c.base = c.beat.Database(c.began)
 	recent := max(last-lateIDs, 0)
@@ -88,9 +87,9 @@ func (c *Controller) load(ctx context.Context) error {
 
 // readStarts reads what has started of some keys, and of those that classes need and that the book does not know: after a takeover, and
 // because the book forgets unused keys.
-func (c *Controller) readStarts(ctx context.Context, keys []string, classes []permits.Class) (list []limitstore.Start, err error) {
+func (c *Controller) readStarts(ctx context.Context, keys []string, classes []permits.Class) (list []permits.Start, err error) {
 	for _, class := range classes {
-		for _, r := range c.book.Rates(class) {
+		for _, r := range c.book.Rates(class, 0) {
 			if !c.book.Knows(r.Key) {
 				keys = append(keys, r.Key)
 			}
@@ -109,17 +108,17 @@ func (c *Controller) readStarts(ctx context.Context, keys []string, classes []pe
 
 // countStarts restores windows. What was admitted and is not known to have started, and does not wait for its
 // claim, counts as started now. The record of each start is either there, or in a part of the window, or it is to be confirmed.
-func (c *Controller) countStarts(list []limitstore.Start) {
+func (c *Controller) countStarts(list []permits.Start) {
 	type part struct {
 		key string
 		at  int32
 	}
 	unstarted := map[part]int64{}
-	if slices.ContainsFunc(list, func(s limitstore.Start) bool { return s.At == limitstore.NotStarted }) {
-		for _, p := range c.held {
-			for _, r := range p.counted {
-				if !p.started {
-					unstarted[part{r.Key, at(r, p.at)}] += r.Cost
+	if slices.ContainsFunc(list, func(s permits.Start) bool { return s.At == limitstore.NotStarted }) {
+		for _, p := range c.book.Permits() {
+			for _, s := range p.Counted {
+				if !p.Started {
+					unstarted[part{s.Key, s.Dispatcher}] += s.Cost
 				}
 			}
 		}
@@ -133,10 +132,10 @@ func (c *Controller) countStarts(list []limitstore.Start) {
 	for _, s := range list {
 		if s.At == limitstore.NotStarted {
 			s.Cost -= unstarted[part{s.Key, s.Dispatcher}]
-			s.Ago = 0
-			for _, r := range c.book.Rates(permits.Class{Keys: s.Key}) {
-				if s.Cost > 0 {
-					c.state.confirm = append(c.state.confirm, limitstore.Start{Key: s.Key, Dispatcher: s.Dispatcher, Cost: s.Cost, Per: r.Per, At: now})
+			s.Ago, s.At = 0, now
+			for _, r := range c.book.Rates(permits.Class{Keys: s.Key}, 0) {
+				if s.Per = r.Per; s.Cost > 0 {
+					c.state.confirm = append(c.state.confirm, s)
 				}
 			}
 		}
@@ -155,14 +154,6 @@ func (c *Controller) meet(ctx context.Context, list []limitstore.Waiting) error 
 	starts, err := c.readStarts(ctx, nil, classes)
 	c.countStarts(starts)
 	return err
-}
-
-// at is the dispatcher to which a rate applies.
-func at(r permits.Rate, dispatcher int32) int32 {
-	if r.Scope == permits.Dispatcher {
-		return dispatcher
-	}
-	return 0
 }
 
 // takeReports tells the book what this dispatcher has claimed and ended.
@@ -193,46 +184,42 @@ const startMargin = 1000
 
 // started tells the book that a row was claimed.
 func (c *Controller) started(id, fence, micros int64) {
-	p, ok := c.held[id]
-	if !ok || p.fence != fence || p.started {
+	p := c.book.Permits()[id]
+	if p == nil || p.Fence != fence || p.Started {
 		return
 	}
-	p.started = true
-	c.held[id] = p
 	micros += startMargin
 	c.book.Started(id, fence, micros)
-	c.count(&p, micros)
+	c.count(p, micros)
 }
 
 // count records a start of keys with a rate, or that what was admitted will not start if micros is 0. Limits may have been
 // edited since the admission.
-func (c *Controller) count(p *heldPermit, micros int64) {
-	add := func(rates []permits.Rate, micros int64, unrecorded bool) {
-		for _, r := range rates {
-			c.state.confirm = append(c.state.confirm,
-				limitstore.Start{Key: r.Key, Dispatcher: at(r, p.at), Cost: r.Cost, Per: r.Per, At: micros, Unrecorded: unrecorded})
+func (c *Controller) count(p *permits.Permit, micros int64) {
+	add := func(starts []permits.Start, micros int64, unrecorded bool) {
+		for _, s := range starts {
+			s.At, s.Unrecorded = micros, unrecorded
+			c.state.confirm = append(c.state.confirm, s)
 		}
 	}
-	rates := c.book.Rates(p.class)
-	if micros == 0 || slices.Equal(rates, p.counted) {
-		add(p.counted, micros, false)
+	rates := c.book.Rates(p.Class, p.Dispatcher)
+	if micros == 0 || slices.Equal(rates, p.Counted) {
+		add(p.Counted, micros, false)
 		return
 	}
-	add(p.counted, 0, false)
+	add(p.Counted, 0, false)
 	add(rates, micros, true)
 }
 
-// end tells the book that a row has ended.
-func (c *Controller) end(id, fence int64) {
-	p, ok := c.held[id]
-	if !ok || p.fence != fence {
-		return
+// end tells the book that a row has ended, and reports whether it held permits. A row whose start was not reported starts now.
+func (c *Controller) end(id, fence int64) (held bool) {
+	p := c.book.Permits()[id]
+	if p == nil || p.Fence != fence {
+		return false
 	}
-	delete(c.held, id)
+	c.started(id, fence, c.now())
 	c.book.Ended(id, fence)
-	if !p.started {
-		c.count(&p, c.now())
-	}
+	return true
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -298,18 +285,9 @@ func (c *Controller) refill(ctx context.Context) error {
 }
 
 // admit writes the fences of admitted jobs, and announces the rows to the loop.
-func (c *Controller) admit(ctx context.Context, list []permits.Admission) error {
+func (c *Controller) admit(ctx context.Context, list []permits.Permit) error {
 	me := c.Dispatcher()
-	var starts []limitstore.Start
-	for i := range list {
-		a := &list[i]
-		rates := c.book.Rates(a.Class)
-		c.held[a.ID] = heldPermit{class: a.Class, fence: a.Fence, counted: rates, at: a.Dispatcher}
-		for _, r := range rates {
-			starts = append(starts, limitstore.Start{Key: r.Key, Dispatcher: at(r, a.Dispatcher), Cost: r.Cost, Per: r.Per})
-		}
-	}
-	admitted, err := c.table.Admit(ctx, list, sum(starts))
+	admitted, err := c.table.Admit(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -340,10 +318,8 @@ func (c *Controller) admit(ctx context.Context, list []permits.Admission) error 
 
 // notAdmitted forgets a job that is gone, changed or locked. If it waits, readHeads finds it again, and if it has
 // returned, readHeld.
-func (c *Controller) notAdmitted(a *permits.Admission) {
-	p := c.held[a.ID]
-	delete(c.held, a.ID)
-	c.count(&p, 0)
+func (c *Controller) notAdmitted(a *permits.Permit) {
+	c.count(a, 0)
 	c.state.unsure = true
 	if a.Retry != 0 {
 		c.book.Locked(a.ID, a.Fence)
@@ -353,45 +329,20 @@ func (c *Controller) notAdmitted(a *permits.Admission) {
 	c.state.reread = append(c.state.reread, limitstore.Waiting{Class: a.Class, Job: a.Job})
 }
 
-// sum adds up the starts of each key, because one statement may change a row once.
-func sum(starts []limitstore.Start) []limitstore.Start {
-	type part struct {
-		key string
-		at  int32
-	}
-	places := map[part]int{}
-	var all []limitstore.Start
-	for _, s := range starts {
-		if i, ok := places[part{s.Key, s.Dispatcher}]; ok {
-			all[i].Cost += s.Cost
-			continue
-		}
-		places[part{s.Key, s.Dispatcher}] = len(all)
-		all = append(all, s)
-	}
-	return all
-}
-
 // withdraw takes back permits of rows that have found no slot while other jobs need the permits.
 func (c *Controller) withdraw(ctx context.Context) error {
 	stuck := c.book.Withdrawals()
 	if len(stuck) == 0 {
 		return nil
 	}
-	ids, fences, retries := make([]int64, len(stuck)), make([]int64, len(stuck)), make([]bool, len(stuck))
-	for i := range stuck {
-		ids[i], fences[i], retries[i] = stuck[i].ID, stuck[i].Fence, stuck[i].Retry != 0
-	}
-	withdrawn, err := c.table.Withdraw(ctx, ids, fences, retries)
+	withdrawn, err := c.table.Withdraw(ctx, stuck)
 	if err != nil {
 		return err
 	}
 	for i := range stuck {
 		if w := &stuck[i]; withdrawn[w.ID] {
-			p := c.held[w.ID]
-			delete(c.held, w.ID)
 			c.book.Withdrawn(w.ID, w.Fence)
-			c.count(&p, 0)
+			c.count(w, 0)
 		}
 	}
 	c.Metrics.withdrawn(len(withdrawn))

@@ -201,17 +201,17 @@ func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (
 	return list, err
 }
 
-// refillSQL reads the next jobs of classes: $1 to $3 the classes, $4 and $5 the jobs after which to read, $6 how many.
+// refillSQL reads the next jobs, up to $2 of each, that answer the Refills $1.
 const refillSQL = `
 SELECT r.place, next.due, next.ids
-FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) WITH ORDINALITY
-	AS r (keys, type, priority, run_at, id, place)
+FROM ROWS FROM (jsonb_to_recordset($1) AS ("Keys" text, "Type" text, "Priority" smallint, "After" jsonb)) WITH ORDINALITY
+	AS r (keys, type, priority, after, place)
 CROSS JOIN LATERAL (
 	SELECT array_agg((extract(epoch FROM run_at) * 1000000)::bigint) AS due, array_agg(id::bigint) AS ids FROM (
 		SELECT j.run_at, j.id FROM dispatcherd.jobs_live j
 		WHERE ` + waitingJobs + ` AND j.keys = r.keys AND j.type = r.type AND j.priority = r.priority
-			AND (j.run_at, j.id + 0) > (timestamptz 'epoch' + r.run_at * interval '1 microsecond', r.id)
-		ORDER BY j.run_at, j.id + 0 LIMIT $6::int
+			AND (j.run_at, j.id + 0) > (timestamptz 'epoch' + (r.after ->> 'RunAt')::bigint * interval '1 microsecond', (r.after ->> 'ID')::bigint)
+		ORDER BY j.run_at, j.id + 0 LIMIT $2::int
 	) jobs
 ) next
 WHERE next.ids IS NOT NULL`
@@ -219,14 +219,8 @@ WHERE next.ids IS NOT NULL`
 // Refill reads jobs that follow, up to most of each class, in order. The result has one element per refill.
 func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most int) (jobs [][]permits.Job, err error) {
 	jobs = make([][]permits.Job, len(refills))
-	n := len(refills)
-	keys, types, priorities, due, ids := make([]string, n), make([]string, n), make([]int16, n), make([]int64, n), make([]int64, n)
-	for i := range refills {
-		r := &refills[i]
-		keys[i], types[i], priorities[i], due[i], ids[i] = r.Keys, r.Type, r.Priority, r.After.RunAt, r.After.ID
-	}
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, refillSQL, keys, types, priorities, due, ids, most)
+		rows, _ := conn.Query(ctx, refillSQL, refills, most)
 		var place int
 		var runAt, found []int64
 		total := 0
@@ -243,7 +237,7 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 }
 
 // admitSQL writes fence $4 and dispatcher $5 into those of the rows $3 that wait or have returned. A locked row
-// makes it fail after impatient. $6 to $9 are the Starts. A notification names the rows to other dispatchers, up to 40
+// makes it fail after impatient. $6 are the Starts. A notification names the rows to other dispatchers, up to 40
 // of them; of more rows they scan.
 const admitSQL = `
 WITH ` + role + `, admitted AS (
@@ -269,9 +263,10 @@ const (
 		j.run_at::timestamptz AS run_at`
 	countSQL = `, counted AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires)
-	SELECT s.key, s.dispatcher, timestamptz 'infinity', s.cost, now() + s.per + interval '366 days'
-	FROM unnest($6::text[], $7::int[], $8::bigint[], $9::interval[]) AS s (key, dispatcher, cost, per)
-	WHERE EXISTS (SELECT FROM role) ORDER BY 1, 2
+	SELECT s."Key", s."Dispatcher", timestamptz 'infinity', sum(s."Cost"),
+		now() + max(s."Per") * interval '1 microsecond' + interval '366 days'
+	FROM jsonb_to_recordset($6) AS s ("Key" text, "Dispatcher" int, "Cost" bigint, "Per" bigint)
+	WHERE EXISTS (SELECT FROM role) GROUP BY 1, 2 ORDER BY 1, 2
 	ON CONFLICT (key, dispatcher, part) DO UPDATE SET cost = k.cost + excluded.cost, expires = excluded.expires
 ), notified AS MATERIALIZED (
 	SELECT pg_notify('dispatcherd', CASE WHEN a.n > 40 THEN 'jobs' ELSE concat('admitted ', $5::int, a.rows) END) FROM (
@@ -283,48 +278,34 @@ SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM admitted), (SELECT 
 	(SELECT count(*) FROM notified)`
 )
 
-// Admit writes the fences of the rows of one decision, and returns the ids of those that got them, with their
-// duration classes. The others are gone, or locked by another session. starts are what all of them may start.
-// It returns ErrNotController if it changed nothing.
-func (c *Controller) Admit(
-	ctx context.Context,
-	list []permits.Admission,
-	starts []Start,
-) (admitted map[int64]dispatcherd.DurationClass, err error) {
+// Admit writes the fences of the rows of one decision and records what they may start. It returns the ids of those that got them, with
+// their duration classes. The others are gone, or locked by another session. It returns ErrNotController if it changed nothing.
+func (c *Controller) Admit(ctx context.Context, list []permits.Permit) (admitted map[int64]dispatcherd.DurationClass, err error) {
 	admitted = make(map[int64]dispatcherd.DurationClass, len(list))
-	groups := map[int32][]int64{} // by dispatcher
+	groups := map[int32][]permits.Permit{} // by dispatcher
 	for i := range list {
-		groups[list[i].Dispatcher] = append(groups[list[i].Dispatcher], list[i].ID)
+		groups[list[i].Dispatcher] = append(groups[list[i].Dispatcher], list[i])
 	}
-	for dispatcher, ids := range groups {
-		slices.Sort(ids)
-		if err := c.admit(ctx, admitted, list[0].Fence, dispatcher, ids, starts); err != nil {
+	for _, group := range groups {
+		if err := c.admit(ctx, admitted, group); err != nil {
 			return admitted, err
 		}
-		starts = nil
 	}
 	return admitted, nil
 }
 
-// admit writes the fence of rows and adds them to admitted.
-func (c *Controller) admit(
-	ctx context.Context,
-	admitted map[int64]dispatcherd.DurationClass,
-	fence int64,
-	dispatcher int32,
-	ids []int64,
-	starts []Start,
-) error {
-	m := len(starts)
-	startKeys, at, costs, pers := make([]string, m), make([]int32, m), make([]int64, m), make([]time.Duration, m)
-	for i, s := range starts {
-		startKeys[i], at[i], costs[i], pers[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(s.Per)*time.Microsecond
+// admit writes the fence of rows for the same dispatcher and adds them to admitted.
+func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.DurationClass, group []permits.Permit) error {
+	ids, starts := make([]int64, len(group)), []permits.Start{}
+	for i := range group {
+		ids[i], starts = group[i].ID, append(starts, group[i].Counted...)
 	}
+	slices.Sort(ids)
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var found []int64
 		var expected []int32 // milliseconds
 		var is bool
-		args := []any{c.Dispatcher, c.number, ids, fence, dispatcher, startKeys, at, costs, pers}
+		args := []any{c.Dispatcher, c.number, ids, group[0].Fence, group[0].Dispatcher, starts}
 		scan := func(row pgx.Row) error { return row.Scan(&is, &found, &expected, nil) }
 		var batch pgx.Batch // one transaction
 		batch.Queue(impatient)
@@ -351,13 +332,13 @@ const impatient = `SELECT set_config('lock_timeout', '20ms', true)`
 // lockNotGranted is the SQLSTATE of a statement that reached the lock timeout.
 const lockNotGranted = "55P03"
 
-// withdrawSQL makes pending rows with fences wait again: $3 ids, $4 fences. A row that was admitted may have run and returned
-// meanwhile; then its fence is negative. $5 is true for rows that count as returned.
+// withdrawSQL makes pending rows with the fences of the permits $3 wait again. A row that was admitted may have run and returned
+// meanwhile; then its fence is negative.
 const withdrawSQL = `
 WITH ` + role + `, free AS MATERIALIZED (
-	SELECT j.ctid, i.returned FROM unnest($3::bigint[], $4::bigint[], $5::boolean[]) AS i (id, fence, returned)
-	JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0
-	WHERE j.status = 'pending' AND j.fence = i.fence AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
+	SELECT j.ctid, i."Retry" <> 0 AS returned FROM jsonb_to_recordset($3) AS i ("ID" bigint, "Fence" bigint, "Retry" bigint)
+	JOIN dispatcherd.jobs_live j ON j.id BETWEEN i."ID" AND i."ID" AND i."ID" > 0
+	WHERE j.status = 'pending' AND j.fence = i."Fence" AND EXISTS (SELECT FROM role) ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), waits AS (
 	UPDATE dispatcherd.jobs_live j SET fence = CASE WHEN f.returned THEN -abs(j.fence) END, admitted_to = NULL FROM free f
 	WHERE j.ctid = f.ctid RETURNING j.id::bigint AS id
@@ -365,13 +346,13 @@ WITH ` + role + `, free AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
 
 // Withdraw makes pending rows wait again, which were admitted or, with negative fences, have returned. It returns their
-// ids. The others have started, are gone, or are locked. Those for which returned is true keep their precedence; nil = none.
-func (c *Controller) Withdraw(ctx context.Context, ids, fences []int64, returned []bool) (withdrawn map[int64]bool, err error) {
-	withdrawn = make(map[int64]bool, len(ids))
+// ids. The others have started, are gone, or are locked. Retries count as returned: they keep their precedence.
+func (c *Controller) Withdraw(ctx context.Context, list []permits.Permit) (withdrawn map[int64]bool, err error) {
+	withdrawn = make(map[int64]bool, len(list))
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var found []int64
 		var is bool
-		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, ids, fences, returned).Scan(&is, &found)
+		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, list).Scan(&is, &found)
 		if err == nil && !is {
 			err = ErrNotController
 		}

@@ -31,13 +31,13 @@ func TestStatementsOfAFormerControllerChangeNothing(t *testing.T) {
 		UNION ALL SELECT 'edit' FROM dispatcherd.operations WHERE kind = 'limits_edited') s`
 	before := one[[]string](w, state)
 
-	admitted, err := former.Admit(t.Context(), []permits.Admission{admission(rows[1], 11, 0)}, []Start{{Key: "k", Cost: 1, Per: 1e6}})
+	admitted, err := former.Admit(t.Context(), starting(rows[1], 11, permits.Start{Key: "k", Cost: 1, Per: 1e6}))
 	require.ErrorIs(t, err, ErrNotController)
 	require.Empty(t, admitted)
-	withdrawn, err := former.Withdraw(t.Context(), []int64{1}, []int64{10}, nil)
+	withdrawn, err := former.Withdraw(t.Context(), held(10))
 	require.ErrorIs(t, err, ErrNotController)
 	require.Empty(t, withdrawn)
-	require.NoError(t, former.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: 1e6, At: due}}))
+	require.NoError(t, former.Confirm(t.Context(), []permits.Start{{Key: "k", Cost: 1, Per: 1e6, At: due}}))
 	_, err = former.Expire(t.Context())
 	require.NoError(t, err)
 	edited, err := former.Edits(t.Context(), 0)
@@ -48,7 +48,7 @@ func TestStatementsOfAFormerControllerChangeNothing(t *testing.T) {
 	w.exec(`UPDATE dispatcherd.controller SET dispatcher = 2, term = 2`)
 	_, _, err = w.Begin(t.Context())
 	require.ErrorIs(t, err, ErrNotController)
-	_, err = w.Admit(t.Context(), []permits.Admission{admission(rows[1], 12, 0)}, nil)
+	_, err = w.Admit(t.Context(), []permits.Permit{admission(rows[1], 12, 0)})
 	require.ErrorIs(t, err, ErrNotController, "the role belongs to another dispatcher")
 	second := w.controller(2, 2)
 	w.begin(second)
@@ -70,7 +70,7 @@ func TestBeginWaitsForStatementsInFlight(t *testing.T) {
 	former := *w.Controller
 	admitted := make(chan map[int64]dispatcherd.DurationClass, 1)
 	go func() {
-		list, err := former.Admit(context.Background(), []permits.Admission{admission(rows[0], 10, 0)}, []Start{{Key: "k", Cost: 1, Per: 1e6}})
+		list, err := former.Admit(context.Background(), starting(rows[0], 10, permits.Start{Key: "k", Cost: 1, Per: 1e6}))
 		if err != nil {
 			t.Error(err)
 		}
@@ -127,12 +127,12 @@ func TestAdmitTakesWaitingAndReturnedRowsOnly(t *testing.T) {
 	w.exec(`SELECT dispatcherd.end_idle(ARRAY[7], 'cancelled', session_user, NULL)`)
 	unlock := w.lock(`SELECT FROM dispatcherd.jobs_live WHERE id = 8 FOR SHARE`)
 	defer unlock()
-	var list []permits.Admission
+	var list []permits.Permit
 	for _, r := range rows {
 		list = append(list, admission(r, 20, int32(r.ID%2)))
 	}
 	c := w.impatient()
-	admitted, err := c.Admit(t.Context(), list, nil)
+	admitted, err := c.Admit(t.Context(), list)
 	require.NoError(t, err)
 	require.Equal(t, ids(2, 4, 5, 9), idsOf(admitted))
 	for id, fence := range map[int64]int64{1: 10, 2: 20, 3: 0, 4: 20, 5: 20, 8: 0, 9: 20} {
@@ -147,7 +147,7 @@ func TestAdmitTakesWaitingAndReturnedRowsOnly(t *testing.T) {
 func TestAdmissionNamesTheOnlyDispatcher(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 2)
-	admitted, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 7), admission(rows[1], 10, 0)}, nil)
+	admitted, err := w.Admit(t.Context(), []permits.Permit{admission(rows[0], 10, 7), admission(rows[1], 10, 0)})
 	require.NoError(t, err)
 	require.Equal(t, ids(1, 2), idsOf(admitted))
 	require.Equal(t, []int32{7, 0}, one[[]int32](w, `SELECT array_agg(coalesce(admitted_to, 0) ORDER BY id) FROM dispatcherd.jobs_live`))
@@ -167,7 +167,7 @@ func TestWithdrawTakesBackPendingRowsOnly(t *testing.T) {
 	w.returns(8)
 	w.exec(`SELECT dispatcherd.end_idle(ARRAY[4], 'cancelled', session_user, NULL)`)
 	unlock := w.lock(`SELECT FROM dispatcherd.jobs_live WHERE id = 5 FOR KEY SHARE`)
-	withdrawn, err := w.Withdraw(t.Context(), []int64{1, 2, 3, 4, 5, 6, 7, 8}, []int64{10, 11, -12, 13, 14, 999, 15, 16}, nil)
+	withdrawn, err := w.Withdraw(t.Context(), held(10, 11, -12, 13, 14, 999, 15, 16))
 	require.NoError(t, err)
 	require.Equal(t, ids(1, 3), withdrawn)
 	for id, fence := range map[int64]int64{1: 0, 2: 11, 3: 0, 5: 14, 6: 15, 8: -16} {
@@ -183,7 +183,7 @@ func TestClaimInFlightIsNotWithdrawn(t *testing.T) {
 	rows := w.insert("k", 1, 1)
 	w.admit(w.Controller, 10, rows...)
 	claimed := w.lock(`UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 2 WHERE id = 1 AND status = 'pending' AND fence > 0`)
-	withdrawn, err := w.Withdraw(t.Context(), []int64{1}, []int64{10}, nil)
+	withdrawn, err := w.Withdraw(t.Context(), held(10))
 	require.NoError(t, err)
 	require.Empty(t, withdrawn)
 	claimed()
@@ -195,7 +195,7 @@ func TestHeldReadsAllRowsWithAFence(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k x*2", 1, 4)
 	w.exec(`INSERT INTO dispatcherd.jobs (id, type) VALUES (9, 'pdf')`)
-	_, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 0), admission(rows[1], 10, 5), admission(rows[2], 10, 6)}, nil)
+	_, err := w.Admit(t.Context(), []permits.Permit{admission(rows[0], 10, 0), admission(rows[1], 10, 5), admission(rows[2], 10, 6)})
 	require.NoError(t, err)
 	w.start(1)
 	w.start(3)
@@ -307,11 +307,11 @@ func TestAdmissionsAreNotifiedByRow(t *testing.T) {
 	_, err = listener.Exec(t.Context(), `LISTEN dispatcherd`)
 	require.NoError(t, err)
 	admit := func(dispatcher int32, fence int64, some ...Waiting) string {
-		var list []permits.Admission
+		var list []permits.Permit
 		for _, r := range some {
 			list = append(list, admission(r, fence, dispatcher))
 		}
-		admitted, err := w.Admit(t.Context(), list, nil)
+		admitted, err := w.Admit(t.Context(), list)
 		require.NoError(t, err)
 		require.Len(t, admitted, len(some))
 		w.exec(`NOTIFY dispatcherd, 'mark'`)
@@ -374,7 +374,7 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	sum := func() int64 {
 		return one[int64](w, `SELECT coalesce(sum(cost), 0)::bigint FROM dispatcherd.key_starts`)
 	}
-	starts := func() []Start {
+	starts := func() []permits.Start {
 		list, err := w.Starts(t.Context(), []string{"k", "x", "old"})
 		require.NoError(t, err)
 		for i := range list {
@@ -387,18 +387,20 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	}
 	now := one[int64](w, `SELECT (extract(epoch FROM now()) * 1000000)::bigint`) / 64_000_000 * 64_000_000
 	const per = 64_000_000 // a part is a second
-	_, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 0)},
-		[]Start{{Key: "k", Cost: 3, Per: per}, {Key: "k", Dispatcher: 2, Cost: 4, Per: per}, {Key: "x", Cost: 1, Per: per}})
+	_, err := w.Admit(t.Context(), starting(rows[0], 10,
+		permits.Start{Key: "k", Cost: 3, Per: per}, permits.Start{Key: "k", Dispatcher: 2, Cost: 4, Per: per},
+		permits.Start{Key: "x", Cost: 1, Per: per}))
 	require.NoError(t, err)
-	_, err = w.Admit(t.Context(), []permits.Admission{admission(rows[1], 11, 0)}, []Start{{Key: "k", Cost: 2, Per: per}})
+	_, err = w.Admit(t.Context(), starting(rows[1], 11, permits.Start{Key: "k", Cost: 2, Per: per}))
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		[]Start{{Key: "k", Cost: 5, At: NotStarted}, {Key: "k", Dispatcher: 2, Cost: 4, At: NotStarted}, {Key: "x", Cost: 1, At: NotStarted}},
+		[]permits.Start{{Key: "k", Cost: 5, At: NotStarted}, {Key: "k", Dispatcher: 2, Cost: 4, At: NotStarted},
+			{Key: "x", Cost: 1, At: NotStarted}},
 		starts(),
 	)
 
-	require.NoError(t, w.Confirm(t.Context(), []Start{
+	require.NoError(t, w.Confirm(t.Context(), []permits.Start{
 		{
 			Key:  "k",
 			Cost: 1,
@@ -411,7 +413,7 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 	}))
 	require.EqualValues(t, 10, sum())
 	require.Equal(t,
-		[]Start{
+		[]permits.Start{
 			{Key: "k", Cost: 2, At: now + 999_999},
 			{Key: "k", Cost: 1, At: now + 1_000_000},
 			{Key: "k", Cost: 2, At: NotStarted},
@@ -427,21 +429,23 @@ func TestStartsAreNeitherLostNorCountedTwice(t *testing.T) {
 		starts(),
 	)
 
-	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "x", Cost: 1, Per: per}, {Key: "k", Cost: 1, Per: per, At: now}}))
+	require.NoError(t, w.Confirm(t.Context(), []permits.Start{{Key: "x", Cost: 1, Per: per}, {Key: "k", Cost: 1, Per: per, At: now}}))
 	require.EqualValues(t, 9, sum(), "the cost of x will not start")
 	require.Equal(t,
-		[]Start{{Key: "k", Cost: 3, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+		[]permits.Start{{Key: "k", Cost: 3, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
 			{Key: "k", Dispatcher: 2, Cost: 3, At: now}, {Key: "k", Dispatcher: 2, Cost: 1, At: NotStarted}},
 		starts(),
 	)
 
 	require.NoError(
 		t,
-		w.Confirm(t.Context(), []Start{{Key: "k", Dispatcher: 2, Cost: 9, Per: per}, {Key: "k", Cost: 2, Per: per, At: now, Unrecorded: true}}),
+		w.Confirm(t.Context(), []permits.Start{
+			{Key: "k", Dispatcher: 2, Cost: 9, Per: per}, {Key: "k", Cost: 2, Per: per, At: now, Unrecorded: true},
+		}),
 	)
 	require.EqualValues(t, 10, sum(), "no record is negative")
 	require.Equal(t,
-		[]Start{{Key: "k", Cost: 5, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
+		[]permits.Start{{Key: "k", Cost: 5, At: now + 999_999}, {Key: "k", Cost: 1, At: now + 1_000_000}, {Key: "k", Cost: 1, At: NotStarted},
 			{Key: "k", Dispatcher: 2, Cost: 3, At: now}},
 		starts(),
 	)
@@ -453,7 +457,7 @@ func TestStartsOfAnOldWindowAfterTakeover(t *testing.T) {
 	w := newWorld(t)
 	const year = 366 * 86_400_000_000
 	ago := one[int64](w, `SELECT (extract(epoch FROM now() - interval '10 s') * 1000000)::bigint`)
-	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 3, Per: year, At: ago, Unrecorded: true}}))
+	require.NoError(t, w.Confirm(t.Context(), []permits.Start{{Key: "k", Cost: 3, Per: year, At: ago, Unrecorded: true}}))
 	list, err := w.Starts(t.Context(), []string{"k", "x", "old"})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
@@ -465,10 +469,10 @@ func TestStartsAreKeptForAWindow(t *testing.T) {
 	w := newWorld(t)
 	rows := w.insert("k", 1, 1)
 	const hour = 3_600_000_000
-	_, err := w.Admit(t.Context(), []permits.Admission{admission(rows[0], 10, 0)}, []Start{{Key: "k", Cost: 2, Per: hour}})
+	_, err := w.Admit(t.Context(), starting(rows[0], 10, permits.Start{Key: "k", Cost: 2, Per: hour}))
 	require.NoError(t, err)
 	now := one[int64](w, `SELECT (extract(epoch FROM now()) * 1000000)::bigint`)
-	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
+	require.NoError(t, w.Confirm(t.Context(), []permits.Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
 	require.True(
 		t,
 		one[bool](w, `SELECT bool_and(expires > part + interval '1 h' + interval '57 s') FROM dispatcherd.key_starts WHERE part < 'infinity'`),
@@ -492,7 +496,7 @@ func TestStartsAreKeptForAWindow(t *testing.T) {
 	require.False(t, more)
 	require.Equal(t, 2, one[int](w, `SELECT count(*) FROM dispatcherd.key_starts`))
 
-	require.NoError(t, w.Confirm(t.Context(), []Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
+	require.NoError(t, w.Confirm(t.Context(), []permits.Start{{Key: "k", Cost: 1, Per: hour, At: now}}))
 	_, err = w.Expire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, one[[]bool](w, `SELECT array_agg(part = 'infinity') FROM dispatcherd.key_starts`),

@@ -3,36 +3,25 @@ package limitstore
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
-
-// Start is cost of a key with a rate.
-type Start struct {
-	Key        string
-	Dispatcher int32 // 0 = any
-	Cost       int64
-	Per        int64 // microseconds, of the limit
-	At         int64 // microseconds: when it started, or the last part of it; NotStarted = it is admitted
-	Ago        int64 // microseconds since At; only of Starts
-	Unrecorded bool  // no Admit has recorded the cost: the key had no such rate; only of Confirm
-}
 
 // NotStarted is the time of cost that is admitted and has not started, as far as the table says.
 const NotStarted = math.MaxInt64
 
-// confirmSQL moves admitted cost of keys $3 and dispatchers $4 to the parts of the windows in which it started: $5 costs,
-// $6 lengths of windows, $7 times. Without a time it has not started, and will not. $8 says that the cost was not admitted as
-// such; because a former controller may have admitted it with another limit, the record may also be too small. A record of no cost expires.
+// confirmSQL moves the admitted cost of the Starts $3 to the parts of the windows in which it started. Without a time it has not started,
+// and will not. If the cost was not admitted as such, no record becomes smaller; because a former controller may have admitted it with
+// another limit, the record may also be too small. A record of no cost expires.
 const confirmSQL = `
 WITH ` + role + `, item AS MATERIALIZED (
-	SELECT s.*, date_bin(s.per / 64, t.started, timestamptz 'epoch') + s.per / 64 AS part, t.started
-	FROM unnest($3::text[], $4::int[], $5::bigint[], $6::interval[], $7::bigint[], $8::boolean[])
-		AS s (key, dispatcher, cost, per, at, unrecorded)
-	CROSS JOIN LATERAL (SELECT timestamptz 'epoch' + s.at * interval '1 microsecond' AS started) t
+	SELECT s."Key" AS key, s."Dispatcher" AS dispatcher, s."Cost" AS cost, s."At" AS at, s."Unrecorded" AS unrecorded, t.*,
+		date_bin(t.per / 64, t.started, timestamptz 'epoch') + t.per / 64 AS part
+	FROM jsonb_to_recordset($3) AS s ("Key" text, "Dispatcher" int, "Cost" bigint, "Per" bigint, "At" bigint, "Unrecorded" boolean)
+	CROSS JOIN LATERAL (SELECT s."Per" * interval '1 microsecond' AS per, timestamptz 'epoch' + s."At" * interval '1 microsecond' AS started) t
 	WHERE EXISTS (SELECT FROM role)
 ), started AS (
 	INSERT INTO dispatcherd.key_starts AS k (key, dispatcher, part, cost, expires, last)
@@ -45,18 +34,10 @@ FROM (SELECT key, dispatcher, sum(cost) AS cost FROM item WHERE NOT unrecorded G
 WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
 
 // Confirm records when admitted cost has started. A start at 0 has not started, and will not.
-func (c *Controller) Confirm(ctx context.Context, starts []Start) error {
-	n := len(starts)
-	keys, dispatchers, costs, pers, at := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Duration, n), make([]int64, n)
-	unrecorded := make([]bool, n)
-	for i, s := range starts {
-		keys[i], dispatchers[i], costs[i], pers[i], at[i], unrecorded[i] = s.Key, s.Dispatcher, s.Cost, time.Duration(
-			s.Per,
-		)*time.Microsecond, s.At, s.Unrecorded
-	}
+func (c *Controller) Confirm(ctx context.Context, starts []permits.Start) error {
 	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, keys, dispatchers, costs, pers, at, unrecorded)
-		return n, err
+		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, starts)
+		return len(starts), err
 	})
 }
 
@@ -67,8 +48,8 @@ func (c *Controller) Unstarted(ctx context.Context) (keys []string, err error) {
 
 // Starts reads what was admitted to keys with a rate, and what has started. A key has up to 65 records for each dispatcher, so the keys of
 // one statement should be few. Only the controller changes the records.
-func (c *Controller) Starts(ctx context.Context, keys []string) (list []Start, err error) {
-	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (s Start, err error) {
+func (c *Controller) Starts(ctx context.Context, keys []string) (list []permits.Start, err error) {
+	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (s permits.Start, err error) {
 		return s, row.Scan(&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago)
 	}, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
 				CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts

@@ -115,8 +115,23 @@ func (w *world) insert(keys string, first, n int64) (rows []Waiting) {
 }
 
 // admission admits a row.
-func admission(r Waiting, fence int64, dispatcher int32) permits.Admission {
-	return permits.Admission{Class: r.Class, Job: r.Job, Fence: fence, Dispatcher: dispatcher}
+func admission(r Waiting, fence int64, dispatcher int32) permits.Permit {
+	return permits.Permit{Class: r.Class, Job: r.Job, Fence: fence, Dispatcher: dispatcher}
+}
+
+// starting admits a row that uses windows.
+func starting(r Waiting, fence int64, starts ...permits.Start) []permits.Permit {
+	p := admission(r, fence, 0)
+	p.Counted = starts
+	return []permits.Permit{p}
+}
+
+// held returns what Withdraw needs of permits, for the ids from 1.
+func held(fences ...int64) (list []permits.Permit) {
+	for i, fence := range fences {
+		list = append(list, permits.Permit{Job: permits.Job{ID: int64(i + 1)}, Fence: fence})
+	}
+	return list
 }
 
 // admit admits rows, each in a decision of its own, with fences from first on. It returns the ids of those that were admitted.
@@ -124,7 +139,7 @@ func (w *world) admit(c *Controller, first int64, rows ...Waiting) map[int64]boo
 	w.t.Helper()
 	all := map[int64]bool{}
 	for i, r := range rows {
-		admitted, err := c.Admit(w.t.Context(), []permits.Admission{admission(r, first+int64(i), 0)}, nil)
+		admitted, err := c.Admit(w.t.Context(), []permits.Permit{admission(r, first+int64(i), 0)})
 		require.NoError(w.t, err)
 		maps.Copy(all, idsOf(admitted))
 	}

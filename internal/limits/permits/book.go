@@ -71,6 +71,9 @@ func New(c Config, list []Limit) *Book {
 // Classes returns the number of classes of which the book knows jobs.
 func (b *Book) Classes() int { return len(b.classes) }
 
+// Permits returns all permits by the ids of their rows, for reading.
+func (b *Book) Permits() map[int64]*Permit { return b.permits }
+
 // Fences returns how many fences the book has assigned, or a bound of it.
 func (b *Book) Fences() int64 { return b.fence - b.config.FirstFence }
 

@@ -2,16 +2,6 @@ package permits
 
 import "math"
 
-// Admission is a waiting row that gets its permits, with its fence. All rows of one decision have the same fence: those of
-// one key may run at the same time.
-type Admission struct {
-	Class
-	Job
-
-	Fence      int64
-	Dispatcher int32 // the only one that may claim it; 0 = any
-}
-
 // Advance moves the clock. Windows expire, and jobs become due or old.
 func (b *Book) Advance(now int64) {
 	b.now = max(b.now, now)
@@ -50,9 +40,9 @@ func (b *Book) Next() (at int64, ok bool) {
 	return at, ok
 }
 
-// Admit decides on jobs, up to most of them, in the order of their ranks, and takes their permits.
-func (b *Book) Admit(most int) []Admission {
-	var admitted []Admission
+// Admit decides on jobs, up to most of them, in the order of their ranks, and takes their permits. All rows of one decision have the
+// same fence: those of one key may run at the same time.
+func (b *Book) Admit(most int) (admitted []Permit) {
 	b.fence++
 	for len(admitted) < most {
 		k, ok := b.dirty.First()
@@ -147,9 +137,8 @@ func (c *class) heldAt(dispatcher int32) (held int64, ok bool) {
 }
 
 // admit takes the permits of the first job of a class.
-func (b *Book) admit(c *class, dispatcher int32) Admission {
-	a := Admission{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher}
-	p := &Permit{Class: a.Class, Job: a.Job, Fence: a.Fence, Dispatcher: dispatcher, kind: c.kind()}
+func (b *Book) admit(c *class, dispatcher int32) Permit {
+	p := &Permit{Class: c.Class, Job: c.take(), Fence: b.fence, Dispatcher: dispatcher, kind: c.kind()}
 	for _, d := range c.keys() {
 		p.holds = append(p.holds, d.hold)
 		d.key.refs++
@@ -160,7 +149,7 @@ func (b *Book) admit(c *class, dispatcher int32) Admission {
 	}
 	b.grant(p)
 	b.moved(c)
-	return a
+	return p.shown()
 }
 
 // Refill is a class of which further jobs must be read: those after a job.

@@ -342,13 +342,14 @@ func (h *history) check() {
 	h.offer()
 	h.refill()
 	want := h.ref.admit()
-	var got []Admission
+	var got []Permit
 	for {
 		some := h.book.Admit(1)
 		if len(some) == 0 && !h.dry() {
 			break // further refills are answered after the next events
 		}
 		for _, a := range some {
+			a.Counted = nil
 			got = append(got, a)
 			h.table[a.Class] = slices.DeleteFunc(h.table[a.Class], func(j Job) bool { return j == a.Job })
 		}
@@ -387,7 +388,7 @@ func (h *history) check() {
 }
 
 // within tests the limits of the keys of an admitted row.
-func (h *history) within(a Admission) {
+func (h *history) within(a Permit) {
 	for _, n := range must(Parse(a.Keys)) {
 		k, l := h.book.keys[n.Key], h.ref.limit(n.Key)
 		p := *k.part(a.Dispatcher)

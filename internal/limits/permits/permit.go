@@ -11,8 +11,9 @@ type Permit struct {
 	Job
 
 	Fence      int64
-	Dispatcher int32 // where it runs, or the only one that may claim it; 0 = any
-	Started    bool  // a dispatcher has claimed it
+	Dispatcher int32   // where it runs, or the only one that may claim it; 0 = any
+	Started    bool    // a dispatcher has claimed it
+	Counted    []Start // what it uses of windows by the limits of its admission
 
 	holds    []hold
 	kind     *key
@@ -22,6 +23,11 @@ type Permit struct {
 	kept     int64 // not withdrawn until then
 	checkAt  int64 // when to check whether it still waits for a slot
 	place    int32 // in Book.slots
+}
+
+// shown returns the exported fields.
+func (p *Permit) shown() Permit {
+	return Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher, Counted: p.Counted}
 }
 
 // hold is what a permit holds of a key, or a class needs of it.
@@ -94,7 +100,7 @@ func (p *Permit) count(h hold, sign int32) {
 // grant takes the permits of a row at all its keys.
 func (b *Book) grant(p *Permit) {
 	b.permits[p.ID] = p
-	p.admitted = b.now
+	p.admitted, p.Counted = b.now, b.Rates(p.Class, p.Dispatcher)
 	for _, h := range p.holds {
 		p.count(h, 1)
 	}
@@ -252,7 +258,7 @@ func (b *Book) Withdrawals() []Permit {
 	for p, ok := b.slots.First(); ok && p.checkAt <= b.now; p, ok = b.slots.First() {
 		p.again = p.recalled || b.misplaced(p) || p.Dispatcher != 0 && b.elsewhere(p)
 		if p.again || p.Retry == 0 && p.kept <= b.now && needed(p) {
-			stuck = append(stuck, Permit{Class: p.Class, Job: p.Job, Fence: p.Fence, Dispatcher: p.Dispatcher})
+			stuck = append(stuck, p.shown())
 		}
 		b.checkLater(p)
 	}

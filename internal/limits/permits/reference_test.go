@@ -329,8 +329,8 @@ func (r *refBook) refuses(c *refClass, closed map[string]bool) (string, int32) {
 }
 
 // admit decides on all jobs: it examines all heads again after each change.
-func (r *refBook) admit() []Admission {
-	var admitted []Admission
+func (r *refBook) admit() []Permit {
+	var admitted []Permit
 	r.fence++
 	for {
 		changed := false
@@ -365,8 +365,8 @@ func (r *refBook) admit() []Admission {
 	}
 }
 
-func (r *refBook) grant(c *refClass, dispatcher int32) Admission {
-	a := Admission{Class: c.Class, Job: c.jobs[0], Fence: r.fence, Dispatcher: dispatcher}
+func (r *refBook) grant(c *refClass, dispatcher int32) Permit {
+	a := Permit{Class: c.Class, Job: c.jobs[0], Fence: r.fence, Dispatcher: dispatcher}
 	p := &refPermit{Class: c.Class, Job: c.jobs[0], fence: r.fence, dispatcher: dispatcher, admitted: r.now, checkAt: r.now + slotWait}
 	if c.keep {
 		p.kept, c.keep = r.now+r.config.Patience, false
