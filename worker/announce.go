@@ -6,13 +6,25 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
+// update calls change with the mutex held, and sends the frames that change has queued when the mutex is free again. So
+// frames about slots have the order of the changes, and a full socket does not block goroutines that only need the mutex.
+func (w *Worker) update(change func()) {
+	w.mu.Lock()
+	change()
+	c := w.conn
+	w.mu.Unlock()
+	if c != nil {
+		c.Flush()
+	}
+}
+
 // announce announces the free slots that the dispatcher does not know.
 func (w *Worker) announce() { w.update(w.announceLocked) }
 
 // announceLocked announces free slots that the dispatcher does not know. It announces
 // only as many as the dispatcher accepts, because the dispatcher rejects a slot_add
 // with too many slots as a whole.
-func (w *Worker) announceLocked(o *outgoing) {
+func (w *Worker) announceLocked() {
 	if w.conn == nil || w.draining {
 		return
 	}
@@ -27,14 +39,14 @@ func (w *Worker) announceLocked(o *outgoing) {
 			break
 		}
 		if size += slotSize(sl); size > frameShare && len(fresh) > 0 {
-			o.add(&workerproto.SlotAdd{Slots: fresh})
+			w.conn.Queue(&workerproto.SlotAdd{Slots: fresh})
 			fresh, size = nil, slotSize(sl)
 		}
 		fresh = append(fresh, sl.Slot)
 		sl.announced = true
 	}
 	if len(fresh) > 0 {
-		o.add(&workerproto.SlotAdd{Slots: fresh})
+		w.conn.Queue(&workerproto.SlotAdd{Slots: fresh})
 	}
 }
 

@@ -50,42 +50,42 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, offere
 	for _, r := range welcome.Resumed {
 		resumed[r] = true
 	}
-	w.update(func(o *outgoing) {
+	w.update(func() {
 		if used = !w.draining || w.busy > 0; !used {
 			return
 		}
-		o.conn, w.conn, w.resume = c, c, welcome.Limits.Resume
-		w.resumeAllLocked(o, hello, offered, resumed)
+		w.conn, w.resume = c, welcome.Limits.Resume
+		w.resumeAllLocked(hello, offered, resumed)
 	})
 	return used
 }
 
 // resumeAllLocked continues the executions that the dispatcher has resumed, gives up
 // the others, and sends what has changed since the hello.
-func (w *Worker) resumeAllLocked(o *outgoing, hello *workerproto.Hello, offered []*execution, resumed map[workerproto.Resumed]bool) {
+func (w *Worker) resumeAllLocked(hello *workerproto.Hello, offered []*execution, resumed map[workerproto.Resumed]bool) {
 	offered = slices.DeleteFunc(offered, func(e *execution) bool {
 		e.offered, e.expired = false, false
 		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
 	})
-	w.withdrawLocked(o, hello, offered) // before the reports, because these free the slots
+	w.withdrawLocked(hello, offered) // before the reports, because these free the slots
 	for _, e := range offered {
-		e.resumeLocked(o)
+		e.resumeLocked()
 	}
 	for _, sl := range w.sortedLocked() { // drop executions that were neither resumed nor begun on this connection
-		if e := sl.run; e != nil && e.conn != o.conn {
+		if e := sl.run; e != nil && e.conn != w.conn {
 			e.loseLocked()
 		}
 	}
 	if w.draining {
-		o.add(&workerproto.Drain{})
+		w.conn.Queue(&workerproto.Drain{})
 	}
-	w.announceLocked(o)
+	w.announceLocked()
 }
 
 // withdrawLocked removes slots that the dispatcher has registered but that take no
 // jobs. These are slots of the hello that were removed since, and slots of resumed
 // executions if the slot was removed or the execution was lost since.
-func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed []*execution) {
+func (w *Worker) withdrawLocked(hello *workerproto.Hello, resumed []*execution) {
 	var gone []int32
 	for _, e := range resumed {
 		if e.slot.removed || e.lost {
@@ -98,7 +98,7 @@ func (w *Worker) withdrawLocked(o *outgoing, hello *workerproto.Hello, resumed [
 		}
 	}
 	if len(gone) > 0 {
-		o.add(&workerproto.SlotRemove{Slots: gone})
+		w.conn.Queue(&workerproto.SlotRemove{Slots: gone})
 	}
 }
 

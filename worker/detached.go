@@ -62,18 +62,19 @@ func (e *execution) offerFailedLocked() {
 // registered its slot as busy. The execution may have been lost meanwhile, for example
 // because the worker stops. resumeLocked then releases the job. Otherwise the
 // dispatcher would consider the job running as long as the connection lasts.
-func (e *execution) resumeLocked(o *outgoing) {
+func (e *execution) resumeLocked() {
+	c := e.w.conn
 	if e.lost {
-		o.add(&workerproto.Release{Execution: e.job.execution(), Reason: "the worker gave the execution up before the dispatcher resumed it"})
+		c.Queue(&workerproto.Release{Execution: e.job.execution(), Reason: "the worker gave the execution up before the dispatcher resumed it"})
 		return
 	}
 	e.expiry.Stop()
-	e.conn = o.conn
+	e.conn = c
 	e.slot.announced = true
 	if e.report != nil {
 		e.w.freeLocked(e)
 		e.w.keepReportLocked(e, e.report)
-		o.add(e.report)
+		c.Queue(e.report)
 		e.w.countEndLocked()
 	}
 }

@@ -14,22 +14,17 @@ import (
 // it cancels the contexts of the remaining jobs and waits up to Abandon. Finally it
 // closes the connection.
 func (w *Worker) drain() error {
-	c := w.stopTaking()
-	if c != nil {
-		w.sending.Lock() // wait for earlier batches
+	if c := w.stopTaking(); c != nil {
 		c.Send(&workerproto.Drain{})
-		w.sending.Unlock()
 	}
 	err := w.awaitIdle(w.opts.Grace)
 	if err != nil {
 		w.cancelAll(ErrStopping)
 		err = w.awaitIdle(w.opts.Abandon)
 	}
-	w.sending.Lock() // wait for batches, which may contain reports of resumed executions
 	w.mu.Lock()
-	c = w.conn
+	c := w.conn
 	w.mu.Unlock()
-	w.sending.Unlock()
 	if c != nil {
 		_ = c.Close() // first writes queued reports; makes the reader end
 	}

@@ -152,15 +152,8 @@ func (e *execution) end(report workerproto.WorkerFrame) {
 	w.freeLocked(e)
 	if !e.lost {
 		w.keepReportLocked(e, report)
-	}
-	switch {
-	case e.lost:
-	case c.Queue(report):
+		c.Queue(report)
 		w.executors.unflushed = c
-	default:
-		w.mu.Unlock()
-		c.Send(report) // waits while the outbox is full
-		w.mu.Lock()
 	}
 	room := e.lost || e.slot.removed // the slot can be announced again, or it makes room for another slot
 	w.countEndLocked()

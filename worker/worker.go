@@ -87,8 +87,6 @@ type Worker struct {
 	stop   func() // makes Run drain
 	broken error  // the panic of a function of the Options, which Run returns
 
-	sending sync.Mutex // held while an outgoing batch is built and sent; locked before mu
-
 	mu        sync.Mutex
 	handlers  map[string]Handler
 	slots     map[int32]*slot // includes removed slots that are busy
@@ -145,10 +143,10 @@ func (w *Worker) Slots(n int, types ...string) {
 // numbers of the slots. If a type has no handler, or there are more than
 // dispatcherd.MaxSlotTypes of them, it returns an error and adds nothing.
 func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
-	w.update(func(o *outgoing) {
+	w.update(func() {
 		if err = w.checkTypes(types); err == nil {
 			numbers = w.addLocked(n, types)
-			w.announceLocked(o)
+			w.announceLocked()
 		}
 	})
 	return numbers, err
@@ -157,10 +155,10 @@ func (w *Worker) AddSlots(n int, types ...string) (numbers []int32, err error) {
 // RemoveSlots removes slots. They get no more jobs. A busy slot first ends its job.
 // Unknown numbers are ignored.
 func (w *Worker) RemoveSlots(numbers ...int32) {
-	w.update(func(o *outgoing) { w.removeLocked(o, numbers) })
+	w.update(func() { w.removeLocked(numbers) })
 }
 
-func (w *Worker) removeLocked(o *outgoing, numbers []int32) {
+func (w *Worker) removeLocked(numbers []int32) {
 	var gone []int32
 	for _, n := range numbers {
 		sl := w.slots[n]
@@ -174,8 +172,8 @@ func (w *Worker) removeLocked(o *outgoing, numbers []int32) {
 		w.deleteRemovedLocked(sl)
 	}
 	if len(gone) > 0 && w.conn != nil {
-		o.add(&workerproto.SlotRemove{Slots: gone})
-		w.announceLocked(o) // the limit of slots may have room for others now
+		w.conn.Queue(&workerproto.SlotRemove{Slots: gone})
+		w.announceLocked() // the limit of slots may have room for others now
 	}
 }
 

@@ -128,7 +128,7 @@ func (c *client) take(line []byte) *Error {
 	}
 	switch f := f.(type) {
 	case *Ping:
-		c.out.put(pong, true)
+		c.out.put(pong)
 		return nil
 	case *Pong, *Welcome:
 		return nil
@@ -147,7 +147,7 @@ func (c *client) Fits(raw []byte) bool {
 	return len(raw)+256 <= c.welcome.Limits.MaxFrame
 }
 
-// Flush makes the writer send all queued frames. Flush does not wait for the writer.
+// Flush makes the writer send all queued frames. It waits only while the outbox is more than full.
 func (c *client) Flush() { c.out.flush() }
 
 func (c *client) write() {

@@ -63,7 +63,6 @@ func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 func (c *Conn) Send(f WorkerFrame) bool { return c.out.putWait(f) }
 
 // Queue queues a frame without waking the writer, for a caller that will soon send more
-// frames. The next Send or Flush sends all queued frames together. Queue never waits.
-// It returns false if the frame was not queued, because the connection is gone or the
-// outbox is full.
-func (c *Conn) Queue(f WorkerFrame) bool { return c.out.put(f, false) == putOK }
+// frames. The next Send or Flush sends all queued frames together. Queue never waits, also
+// if the outbox is full: a caller that queues many frames must call Flush, which waits.
+func (c *Conn) Queue(f WorkerFrame) { c.out.add(f) }

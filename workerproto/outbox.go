@@ -40,9 +40,8 @@ func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frame
 	return o
 }
 
-// put queues f and never blocks. If wake is false, the writer sends f only after a
-// flush or a later put with wake.
-func (o *outbox) put(f frame, wake bool) putResult {
+// put queues f and never blocks.
+func (o *outbox) put(f frame) putResult {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -52,10 +51,17 @@ func (o *outbox) put(f frame, wake bool) putResult {
 		return putFull
 	}
 	o.queue = append(o.queue, f)
-	if wake {
-		o.notify()
-	}
+	o.notify()
 	return putOK
+}
+
+// add queues f unless the outbox is closed, also if it is full. The writer sends f after a flush or a put.
+func (o *outbox) add(f frame) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.queue = append(o.queue, f)
+	}
 }
 
 // putWait queues f as soon as there is room. It returns false if the outbox is closed.
@@ -74,12 +80,15 @@ func (o *outbox) putWait(f frame) bool {
 	return true
 }
 
-// flush wakes the writer if frames are queued.
+// flush wakes the writer if frames are queued, and waits while there are more than the limit.
 func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) > 0 {
 		o.notify()
+	}
+	for len(o.queue) > o.limit && !o.closed {
+		o.room.Wait()
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *serverConn) firstLine() ([]byte, error) {
 // send queues a frame and never blocks. It returns false if the session has ended. It
 // also returns false if the outbox is full; then it ends the session.
 func (c *serverConn) send(f frame) bool {
-	switch c.out.put(f, true) {
+	switch c.out.put(f) {
 	case putOK:
 		return true
 	case putFull:

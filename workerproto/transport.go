@@ -56,7 +56,7 @@ func (t *transport) read(shrink func()) error {
 		pinged = now
 		t.in.shrink()
 		shrink()
-		t.out.put(ping, true) // a full outbox needs no ping: the peer gets other frames, or a write times out
+		t.out.put(ping) // a full outbox needs no ping: the peer gets other frames, or a write times out
 	}
 }
 
