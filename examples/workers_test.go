@@ -156,7 +156,7 @@ func TestExampleWorkerExecutesJobs(t *testing.T) {
 		}
 		for i := range 3 {
 			require.True(t, s.Send(job(int64(i)+1, `{"text":"Grüße 😀"}`)))
-			frame, err := new(workerproto.WorkerDecoder).Decode([]byte(await(t, h.frames)))
+			frame, err := workerproto.NewWorkerDecoder().Decode([]byte(await(t, h.frames)))
 			require.Nil(t, err)
 			done := frame.(*workerproto.Done)
 			require.Equal(t, s.Nonce(), done.Session)

@@ -109,7 +109,7 @@ func (d *dispatcher) Closed(s *workerproto.Session, cause error) {
 
 // copyOf returns a copy that stays valid after the batch.
 func copyOf(t testing.TB, f workerproto.WorkerFrame) workerproto.WorkerFrame {
-	c, err := new(workerproto.WorkerDecoder).Decode(workerproto.Append(nil, f))
+	c, err := workerproto.NewWorkerDecoder().Decode(workerproto.Append(nil, f))
 	require.Nil(t, err)
 	return c
 }

@@ -68,7 +68,7 @@ func FuzzReturnValuesOfAHandler(f *testing.F) {
 		}()
 		<-ended
 		require.NotNil(t, e.report)
-		accepted, err := new(workerproto.WorkerDecoder).Decode(workerproto.Append(nil, copyFor(e.report, "session")))
+		accepted, err := workerproto.NewWorkerDecoder().Decode(workerproto.Append(nil, copyFor(e.report, "session")))
 		require.Nil(t, err, "%+v", e.report)
 		require.IsType(t, e.report, accepted)
 	})

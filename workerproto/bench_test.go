@@ -45,7 +45,7 @@ func benchEncode(b *testing.B, f frame) {
 
 func BenchmarkDecodeJob(b *testing.B) {
 	line := Append(nil, &benchJob)
-	var d DispatcherDecoder
+	d := NewDispatcherDecoder(false)
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -57,7 +57,7 @@ func BenchmarkDecodeJob(b *testing.B) {
 
 func BenchmarkDecodeDone(b *testing.B) {
 	line := Append(nil, &benchDone)
-	var d WorkerDecoder
+	d := NewWorkerDecoder()
 	b.SetBytes(int64(len(line)))
 	b.ReportAllocs()
 	for b.Loop() {

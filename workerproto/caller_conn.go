@@ -18,7 +18,7 @@ type CallerConn struct {
 // caller is a name of the program, for people.
 func ConnectCaller(ctx context.Context, conn net.Conn, caller string) (*CallerConn, error) {
 	c := &CallerConn{}
-	c.decoder.callers = true
+	c.decoder = NewDispatcherDecoder(true)
 	hello := &CallerHello{MinVersion: MinVersion, MaxVersion: MaxVersion, Caller: caller}
 	if err := c.start(ctx, conn, hello); err != nil {
 		return nil, err

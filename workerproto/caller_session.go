@@ -22,7 +22,11 @@ type CallerHandler interface {
 
 // ServeCallers accepts callers from l. In all other respects it is like [Serve].
 func ServeCallers(ctx context.Context, l net.Listener, limits Limits, h CallerHandler, obs Observer) error {
-	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return &CallerSession{serverConn: c, handler: h} })
+	return serve(ctx, l, limits, obs, func(c *serverConn) protocol {
+		s := &CallerSession{handler: h}
+		s.session = session[CallerFrame]{serverConn: c, decoder: NewCallerDecoder(), rules: s}
+		return s
+	})
 }
 
 // CallerSession is the dispatcher's end of a caller's connection. Send and Close may be
@@ -31,10 +35,8 @@ type CallerSession struct {
 	// Value belongs to the handler, which sets it in Open.
 	Value any
 
-	*serverConn
+	session[CallerFrame]
 	handler CallerHandler
-	decoder CallerDecoder
-	batch   []CallerFrame // frames for the handler; empty between two reads
 }
 
 // MaxRequests is the limit of open requests.
@@ -48,19 +50,14 @@ func (s *CallerSession) MaxFrame() int { return s.limits.MaxFrame }
 // this call ends it with SlowReader because the outbox is full.
 func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
 
-// handshake implements protocol. Every error is fatal.
-func (s *CallerSession) handshake(line []byte) error {
-	f, fault := s.decoder.Decode(line)
-	if fault == nil {
-		fault = checkCallerHello(f)
-	}
-	if fault != nil {
-		fault.Fatal = true
+// hello implements rules.
+func (s *CallerSession) hello(f CallerFrame) error {
+	if fault := checkCallerHello(f); fault != nil {
 		return fault
 	}
 	s.handler.Open(s)
 	s.send(&Welcome{
-		Version: min(f.(*CallerHello).MaxVersion, MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher,
+		Version: version(f.(*CallerHello).MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher,
 		Limits: s.limits.callerParameters(),
 	})
 	return nil
@@ -84,38 +81,27 @@ func checkCallerHello(f CallerFrame) *Error {
 	return nil
 }
 
-// take implements protocol.
-func (s *CallerSession) take(line []byte) *Error {
-	f, fault := s.decoder.Decode(line)
-	if fault != nil {
-		s.reject(f, fault)
-		return nil
-	}
-	switch f.(type) {
-	case *CallerHello:
+// accept implements rules.
+func (s *CallerSession) accept(f CallerFrame) *Error {
+	if _, ok := f.(*CallerHello); ok {
 		return Complain(SecondHello, 0, "hello comes once on a connection")
-	case *Ping:
-		s.send(pong)
-	case *Pong:
-	default:
-		s.batch = append(s.batch, f)
 	}
 	return nil
 }
 
-// reject answers a frame that cannot be read. A request whose id is known gets an
-// Answer, because each request gets exactly one. Any other frame gets an error frame.
+// reject implements rules. A request whose id is known gets an Answer, because each request gets exactly one. Any other frame
+// gets an error frame.
 func (s *CallerSession) reject(f CallerFrame, fault *Error) {
-	s.obs.Complained(fault.Code)
-	if r, ok := f.(*Request); ok && r != nil && r.ID != 0 {
-		code := CodeInvalidRequest
-		if s.decoder.codec.notSendable() {
-			code = CodeInvalidJob
-		}
-		s.send(&Answer{ID: r.ID, Code: code, Message: fault.Message})
+	r, ok := f.(*Request)
+	if !ok || r.ID == 0 {
+		s.send(fault)
 		return
 	}
-	s.send(fault)
+	code := CodeInvalidRequest
+	if s.decoder.codec.unfit {
+		code = CodeInvalidJob
+	}
+	s.send(&Answer{ID: r.ID, Code: code, Message: fault.Message})
 }
 
 // The code of the Answer to a rejected request.
@@ -124,14 +110,6 @@ const (
 	CodeInvalidJob     = "invalid-job"     // the payload is JSON, but cannot be sent to a worker
 )
 
-// deliver implements protocol.
-func (s *CallerSession) deliver() {
-	if len(s.batch) > 0 {
-		s.handler.Frames(s, s.batch)
-	}
-	s.batch = emptied(s.batch)
-}
-
-func (s *CallerSession) shrink() { s.decoder.codec.shrink() }
+func (s *CallerSession) frames(batch []CallerFrame) { s.handler.Frames(s, batch) }
 
 func (s *CallerSession) closed(cause error) { s.handler.Closed(s, cause) }

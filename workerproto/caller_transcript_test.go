@@ -79,7 +79,7 @@ func (s *callerStage) step(line string) string {
 	require.False(s.t, s.over, "the server has closed the connection: %s", line)
 	text := strings.ReplaceAll(line[2:], "$LONG", strings.Repeat("x", MinFrame))
 	if strings.HasPrefix(line, "@ ") {
-		f, err := (&DispatcherDecoder{callers: true}).Decode([]byte(text))
+		f, err := NewDispatcherDecoder(true).Decode([]byte(text))
 		require.Nil(s.t, err, "%v: %s", err, line)
 		require.True(s.t, s.session.Send(f))
 	} else {

@@ -20,7 +20,7 @@ const (
 type client struct {
 	transport
 	welcome Welcome
-	decoder DispatcherDecoder
+	decoder *Decoder[DispatcherFrame]
 	batch   []DispatcherFrame
 	fatal   *Error        // Receive returns it after the batch: a fatal error frame, or an error about a frame of the dispatcher
 	written chan struct{} // closed when the writer has ended
@@ -111,7 +111,7 @@ func (c *client) Receive() ([]DispatcherFrame, error) {
 		case c.fatal != nil:
 			return nil, c.fatal
 		}
-		if err := c.read(c.decoder.codec.shrink); err != nil {
+		if err := c.read(); err != nil {
 			return nil, err
 		}
 	}

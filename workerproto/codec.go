@@ -33,7 +33,7 @@ type codec struct {
 	names names
 	key   []byte // name of the next member, or nil
 	fault string // the first invalid value; "" = none
-	unfit bool   // the first invalid value is a raw value
+	unfit bool   // the first invalid value is a raw value; after check: and it is JSON, but cannot be sent to a worker
 	ops   int    // members called "op" in the frame
 }
 
@@ -105,28 +105,6 @@ func (c *codec) name(more bool) {
 	}
 }
 
-// decode decodes one line into a frame of a direction. If decode returns an error, the frame is
-// nil or contains the values that could be read.
-func decode[F frame](c *codec, line []byte, direction frames[F]) (f F, err *Error) {
-	op := c.begin(line)
-	if op == nil {
-		if op, err = c.findOp(); err != nil {
-			return f, err
-		}
-		c.begin(line)
-	}
-	f, known := direction.create(op)
-	if !known {
-		c.end(&Drain{}) // reads the rest, because an error about malformed JSON is more useful
-		if c.Malformed() {
-			return f, c.err()
-		}
-		return f, Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
-	}
-	c.end(f)
-	return f, c.check(f)
-}
-
 // begin starts to decode a line, which must be an object. It returns the op if the op
 // is the first member, as in almost all frames. Otherwise it returns nil.
 func (c *codec) begin(line []byte) (op []byte) {
@@ -148,8 +126,8 @@ func (c *codec) begin(line []byte) (op []byte) {
 	return op
 }
 
-// shrink frees the memory of the last line.
-func (c *codec) shrink() { c.Scanner = jsontext.Scanner{} }
+// release drops the line, so that an idle connection holds no buffer.
+func (c *codec) release() { c.Scanner, c.key = jsontext.Scanner{}, nil }
 
 // end decodes the members of a line and checks that nothing follows.
 func (c *codec) end(m membered) {
@@ -167,6 +145,7 @@ func (c *codec) check(f frame) *Error {
 		f.members(c)
 	}
 	err := c.err()
+	c.unfit = c.unfit && (!c.Malformed() || c.Fault().TooDeep())
 	if n, ok := f.(named); ok && err != nil {
 		err.Job = n.execution().Job
 	}
@@ -202,10 +181,6 @@ func (c *codec) err() *Error {
 	}
 	return nil
 }
-
-// notSendable reports whether the only fault is a raw value that is JSON but cannot be
-// sent to a worker.
-func (c *codec) notSendable() bool { return c.unfit && (!c.Malformed() || c.Fault().TooDeep()) }
 
 // bad records an invalid value.
 func (c *codec) bad(message string) {

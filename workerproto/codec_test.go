@@ -94,25 +94,25 @@ func everyFrameToCaller() []DispatcherFrame {
 func TestEveryFrameIsDecodedAsItWasEncoded(t *testing.T) {
 	for _, f := range everyWorkerFrame() {
 		line := Append(nil, f)
-		back, err := new(WorkerDecoder).Decode(line)
+		back, err := NewWorkerDecoder().Decode(line)
 		require.Nil(t, err, "%s", line)
 		require.Equal(t, f, back, "%s", line)
 	}
 	for _, f := range everyDispatcherFrame() {
 		line := Append(nil, f)
-		back, err := new(DispatcherDecoder).Decode(line)
+		back, err := NewDispatcherDecoder(false).Decode(line)
 		require.Nil(t, err, "%s", line)
 		require.Equal(t, f, back, "%s", line)
 	}
 	for _, f := range everyCallerFrame() {
 		line := Append(nil, f)
-		back, err := new(CallerDecoder).Decode(line)
+		back, err := NewCallerDecoder().Decode(line)
 		require.Nil(t, err, "%s", line)
 		require.Equal(t, f, back, "%s", line)
 	}
 	for _, f := range everyFrameToCaller() {
 		line := Append(nil, f)
-		back, err := (&DispatcherDecoder{callers: true}).Decode(line)
+		back, err := NewDispatcherDecoder(true).Decode(line)
 		require.Nil(t, err, "%s", line)
 		require.Equal(t, f, back, "%s", line)
 	}
@@ -120,7 +120,7 @@ func TestEveryFrameIsDecodedAsItWasEncoded(t *testing.T) {
 
 func TestFieldOrderIsFreeAndUnknownFieldsAreIgnored(t *testing.T) {
 	line := ` { "session" : "s" , "future":{"op":[{},"x"]}, "result" : [ 1 , 2 ] ,"attempt":1, "op" : "done", "job":9 } `
-	f, err := new(WorkerDecoder).Decode([]byte(line + "\r\n"))
+	f, err := NewWorkerDecoder().Decode([]byte(line + "\r\n"))
 	require.Nil(t, err)
 	require.Equal(t, &Done{Execution: Execution{Job: 9, Attempt: 1, Session: "s"}, Result: []byte(`[ 1 , 2 ]`)}, f)
 }
@@ -176,7 +176,7 @@ func TestDecodeErrorHasACodeAndAReason(t *testing.T) {
 		{`{"op":"slot_add","slots":,{"slot":1,"types":["a"]}]}`, BadJSON, "missing", 0},
 	}
 	for _, c := range cases {
-		_, err := new(WorkerDecoder).Decode([]byte(c.line))
+		_, err := NewWorkerDecoder().Decode([]byte(c.line))
 		require.NotNil(t, err, c.line)
 		require.Equal(t, c.code, err.Code, "%s: %v", c.line, err)
 		require.Contains(t, err.Message, c.says, c.line)
@@ -188,11 +188,11 @@ func TestDecodeErrorHasACodeAndAReason(t *testing.T) {
 
 func TestErrorTextIsCutBetweenCharacters(t *testing.T) {
 	long := strings.Repeat("ä", dispatcherd.MaxErrorLength)
-	f, err := new(WorkerDecoder).Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"x` + long + `\u0000"}`))
+	f, err := NewWorkerDecoder().Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"x` + long + `\u0000"}`))
 	require.Nil(t, err)
 	require.Equal(t, "x"+long[:dispatcherd.MaxErrorLength-2], f.(*Fail).Error)
 
-	f, err = new(WorkerDecoder).Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"a\u0000\ud800\ud83d\ude00\/\b\f"}`))
+	f, err = NewWorkerDecoder().Decode([]byte(`{"op":"fail","job":1,"attempt":1,"session":"s","error":"a\u0000\ud800\ud83d\ude00\/\b\f"}`))
 	require.Nil(t, err)
 	require.Equal(t, "a\ufffd\ufffd😀/\b\f", f.(*Fail).Error, "characters that a text column rejects are replaced")
 }
@@ -200,7 +200,7 @@ func TestErrorTextIsCutBetweenCharacters(t *testing.T) {
 func TestAPayloadWithNewlinesStaysOneLine(t *testing.T) {
 	line := Append(nil, &Job{Execution: someExecution, Type: "x", Payload: []byte("{\n \"a\": \"\\n\"\n}")})
 	require.Equal(t, 1, strings.Count(string(line), "\n"))
-	f, err := new(DispatcherDecoder).Decode(line)
+	f, err := NewDispatcherDecoder(false).Decode(line)
 	require.Nil(t, err)
 	require.JSONEq(t, `{"a":"\n"}`, string(f.(*Job).Payload))
 }
@@ -215,7 +215,7 @@ func TestCheckJSON(t *testing.T) {
 }
 
 func TestDecodedFramesStayValid(t *testing.T) {
-	var d WorkerDecoder
+	d := NewWorkerDecoder()
 	line := []byte(`{"op":"done","job":1,"attempt":1,"session":"s","result":"keep"}`)
 	f, err := d.Decode(line)
 	require.Nil(t, err)
@@ -227,8 +227,8 @@ func TestDecodedFramesStayValid(t *testing.T) {
 
 func TestHotFramesAllocateOnlyWhatTheyKeep(t *testing.T) {
 	job, done := Append(nil, &benchJob), Append(nil, &benchDone)
-	var jobs DispatcherDecoder
-	var dones WorkerDecoder
+	jobs := NewDispatcherDecoder(false)
+	dones := NewWorkerDecoder()
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = jobs.Decode(job) }), 3.0, "the frame, its token and its payload")
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = dones.Decode(done) }), 2.0, "the frame and its result")
 	c := codec{out: make([]byte, 0, 1024)}

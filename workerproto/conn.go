@@ -51,6 +51,7 @@ func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 		hello.MinVersion, hello.MaxVersion = MinVersion, MaxVersion
 	}
 	c := &Conn{}
+	c.decoder = NewDispatcherDecoder(false)
 	if err := c.start(ctx, conn, hello); err != nil {
 		return nil, err
 	}

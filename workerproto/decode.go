@@ -80,37 +80,50 @@ func emptied[T any](list []T) []T {
 	return list[:0]
 }
 
-// WorkerDecoder decodes the frames that a worker sends. The strings and byte slices in a frame
-// are copies. The zero value is ready to use. A decoder is not safe for concurrent use.
-type WorkerDecoder struct{ codec codec }
+// Decoder decodes the frames of one direction. The strings and byte slices in a frame are copies. A decoder is not safe
+// for concurrent use.
+type Decoder[F frame] struct {
+	codec  codec
+	frames frames[F]
+}
+
+// NewWorkerDecoder returns a decoder of the frames that a worker sends.
+func NewWorkerDecoder() *Decoder[WorkerFrame] { return &Decoder[WorkerFrame]{frames: workerFrames} }
+
+// NewCallerDecoder returns a decoder of the frames that a caller sends.
+func NewCallerDecoder() *Decoder[CallerFrame] { return &Decoder[CallerFrame]{frames: callerFrames} }
+
+// NewDispatcherDecoder returns a decoder of the frames that a dispatcher sends to a caller or to a worker.
+func NewDispatcherDecoder(toCaller bool) *Decoder[DispatcherFrame] {
+	if toCaller {
+		return &Decoder[DispatcherFrame]{frames: framesToCaller}
+	}
+	return &Decoder[DispatcherFrame]{frames: framesToWorker}
+}
 
 // Decode decodes one line, with or without its newline. The code of an error is
 // BadJSON, BadValue or UnknownOp. If the frame names a job, the error names it, too.
 // With an error, the frame is nil or contains the values that could be read.
-func (d *WorkerDecoder) Decode(line []byte) (WorkerFrame, *Error) {
-	return decode(&d.codec, line, workerFrames)
-}
-
-// CallerDecoder decodes the frames that a caller sends, like WorkerDecoder.
-type CallerDecoder struct{ codec codec }
-
-// Decode is like WorkerDecoder.Decode.
-func (d *CallerDecoder) Decode(line []byte) (CallerFrame, *Error) {
-	return decode(&d.codec, line, callerFrames)
-}
-
-// DispatcherDecoder decodes the frames that a dispatcher sends, like WorkerDecoder.
-type DispatcherDecoder struct {
-	codec   codec
-	callers bool // the frames are for a caller, not for a worker
-}
-
-// Decode is like WorkerDecoder.Decode.
-func (d *DispatcherDecoder) Decode(line []byte) (DispatcherFrame, *Error) {
-	if d.callers {
-		return decode(&d.codec, line, framesToCaller)
+func (d *Decoder[F]) Decode(line []byte) (f F, err *Error) {
+	c := &d.codec
+	defer c.release()
+	op := c.begin(line)
+	if op == nil {
+		if op, err = c.findOp(); err != nil {
+			return f, err
+		}
+		c.begin(line)
 	}
-	return decode(&d.codec, line, framesToWorker)
+	f, known := d.frames.create(op)
+	if !known {
+		c.end(&Drain{}) // reads the rest, because an error about malformed JSON is more useful
+		if c.Malformed() {
+			return f, c.err()
+		}
+		return f, Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
+	}
+	c.end(f)
+	return f, c.check(f)
 }
 
 // CheckJSON returns nil if raw may be a payload, a result or a piece of output. raw

@@ -31,8 +31,8 @@ func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 	}
 	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(workers, -1) {
 		for line := range strings.SplitSeq(strings.TrimSpace(block[1]), "\n") {
-			fromWorker, err1 := new(WorkerDecoder).Decode([]byte(line))
-			fromDispatcher, err2 := new(DispatcherDecoder).Decode([]byte(line))
+			fromWorker, err1 := NewWorkerDecoder().Decode([]byte(line))
+			fromDispatcher, err2 := NewDispatcherDecoder(false).Decode([]byte(line))
 			require.True(t, err1 == nil || err2 == nil, "%s: %v, %v", line, err1, err2)
 			if err1 == nil {
 				require.Equal(t, line+"\n", string(Append(nil, fromWorker)))
@@ -56,8 +56,8 @@ func TestEveryExampleInTheDocumentIsAFrame(t *testing.T) {
 
 // requireCallerFrame requires that a line is a frame between a caller and a dispatcher.
 func requireCallerFrame(t *testing.T, line string) {
-	fromCaller, err1 := new(CallerDecoder).Decode([]byte(line))
-	toCaller, err2 := (&DispatcherDecoder{callers: true}).Decode([]byte(line))
+	fromCaller, err1 := NewCallerDecoder().Decode([]byte(line))
+	toCaller, err2 := NewDispatcherDecoder(true).Decode([]byte(line))
 	require.True(t, err1 == nil || err2 == nil, "%s: %v, %v", line, err1, err2)
 	if err1 == nil {
 		require.Equal(t, line+"\n", string(Append(nil, fromCaller)))

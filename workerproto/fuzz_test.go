@@ -33,14 +33,14 @@ func FuzzDecodeWorkerFrame(f *testing.F) {
 		f.Add([]byte(`{"op":"spawn","job":42,"attempt":1,"session":"n",` + members + `}`))
 	}
 	f.Add([]byte(`{"op":"done","job":1e2,"attempt":null,"x":[[[{}]]],"session":"\ud800\u0041"}`))
-	fuzzDecode(f, func(line []byte) (WorkerFrame, *Error) { return new(WorkerDecoder).Decode(line) })
+	fuzzDecode(f, func(line []byte) (WorkerFrame, *Error) { return NewWorkerDecoder().Decode(line) })
 }
 
 func FuzzDecodeDispatcherFrame(f *testing.F) {
 	for _, frame := range everyDispatcherFrame() {
 		f.Add(Append(nil, frame))
 	}
-	fuzzDecode(f, func(line []byte) (DispatcherFrame, *Error) { return new(DispatcherDecoder).Decode(line) })
+	fuzzDecode(f, func(line []byte) (DispatcherFrame, *Error) { return NewDispatcherDecoder(false).Decode(line) })
 }
 
 func FuzzDecodeCallerFrame(f *testing.F) {
@@ -48,7 +48,7 @@ func FuzzDecodeCallerFrame(f *testing.F) {
 		f.Add(Append(nil, frame))
 	}
 	f.Add([]byte(`{"op":"request","type":"\u00e4","id":1e0,"durable":null,"priority":11,"payload":[1,]}`))
-	fuzzDecode(f, func(line []byte) (CallerFrame, *Error) { return new(CallerDecoder).Decode(line) })
+	fuzzDecode(f, func(line []byte) (CallerFrame, *Error) { return NewCallerDecoder().Decode(line) })
 }
 
 func FuzzDecodeFrameToCaller(f *testing.F) {
@@ -56,7 +56,7 @@ func FuzzDecodeFrameToCaller(f *testing.F) {
 		f.Add(Append(nil, frame))
 	}
 	fuzzDecode(f, func(line []byte) (DispatcherFrame, *Error) {
-		d := DispatcherDecoder{callers: true}
+		d := NewDispatcherDecoder(true)
 		return d.Decode(line)
 	})
 }

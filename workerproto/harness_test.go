@@ -110,7 +110,7 @@ func (p *peer) line() string {
 // receive decodes the next frame from the dispatcher.
 func (p *peer) receive() DispatcherFrame {
 	p.t.Helper()
-	f, err := new(DispatcherDecoder).Decode([]byte(p.line()))
+	f, err := NewDispatcherDecoder(false).Decode([]byte(p.line()))
 	require.Nil(p.t, err)
 	return f
 }

@@ -31,7 +31,7 @@ func TestStoredPayloadThatIsAcceptedCanBeDecoded(t *testing.T) {
 			"[" + strings.Repeat("[],{},", jsontext.MaxDepth) + "1]",
 		}).Draw(rt, "payload")
 		f := Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "x", Payload: []byte(payload)}
-		_, err := new(DispatcherDecoder).Decode(bytes.TrimSuffix(Append(nil, &f), []byte("\n")))
+		_, err := NewDispatcherDecoder(false).Decode(bytes.TrimSuffix(Append(nil, &f), []byte("\n")))
 		require.Equal(rt, err == nil, jsontext.CheckStored(f.Payload) == nil, "%v, %v", err, jsontext.CheckStored(f.Payload))
 	})
 }

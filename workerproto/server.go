@@ -38,8 +38,6 @@ type protocol interface {
 	take(line []byte) *Error
 	// deliver passes the frames of all taken lines to the handler.
 	deliver()
-	// shrink frees memory while the peer is silent.
-	shrink()
 	// closed is called exactly once, after the last deliver, if handshake returned
 	// nil.
 	closed(cause error)
@@ -182,7 +180,7 @@ func (c *serverConn) converse(p protocol) (opened bool, cause error) {
 		if fault != nil {
 			return opened, fault
 		}
-		if err := c.read(p.shrink); err != nil {
+		if err := c.read(); err != nil {
 			return opened, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,7 +20,9 @@ type serverConn struct {
 	peer   Peer
 	limits Limits
 	obs    Observer
-	cause  error // the first cause of the end; nil while the session is open; guarded by transport.mu
+
+	mu    sync.Mutex
+	cause error // the first cause of the end; nil while the session is open
 }
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
@@ -47,8 +50,7 @@ func (c *serverConn) Peer() Peer { return c.peer }
 
 // firstLine waits for one complete line, at most for HelloTimeout.
 func (c *serverConn) firstLine() ([]byte, error) {
-	now := time.Now()
-	c.setReadDeadline(now, now.Add(c.limits.HelloTimeout))
+	_ = c.conn.SetReadDeadline(time.Now().Add(c.limits.HelloTimeout)) // as in transport.read
 	line, err := c.in.wait()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = Complain(HelloTimeout, 0, "no hello within %v", c.limits.HelloTimeout)
@@ -148,8 +150,13 @@ const lingerTime = time.Second
 
 // linger keeps a session readable after a ShuttingDown, because reports that the worker
 // sent before it read the ShuttingDown still count. It returns false if the connection
-// must be closed at once.
+// must be closed at once: its directions cannot be closed separately, or it is closed already.
 func (c *serverConn) linger() bool {
-	var rule *Error
-	return errors.As(c.ending(), &rule) && rule.Code == ShuttingDown && c.closeWrite(lingerTime)
+	rule, ok := errors.AsType[*Error](c.ending())
+	half, can := c.conn.(interface{ CloseWrite() error })
+	if !ok || rule.Code != ShuttingDown || !can || half.CloseWrite() != nil {
+		return false
+	}
+	time.AfterFunc(lingerTime, func() { _ = c.conn.Close() })
+	return true
 }

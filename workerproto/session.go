@@ -12,18 +12,18 @@ type Session struct {
 	// Value belongs to the handler, which sets it in Open.
 	Value any
 
-	*serverConn
+	session[WorkerFrame]
 	handler Handler
 	worker  string
-	decoder WorkerDecoder
 	state   *sessionState // used by the reader goroutine only
-	batch   []WorkerFrame // frames for the handler; empty between two reads
-	hello   *Hello        // set until Open returns
+	opening *Hello        // set until Open returns
 	resumed []Resumed     // for the welcome
 }
 
 func newSession(c *serverConn, h Handler) *Session {
-	return &Session{serverConn: c, handler: h, state: newSessionState(c.nonce, c.limits, c.peer)}
+	s := &Session{handler: h, state: newSessionState(c.nonce, c.limits, c.peer)}
+	s.session = session[WorkerFrame]{serverConn: c, decoder: NewWorkerDecoder(), rules: s}
+	return s
 }
 
 // Worker returns the name from the worker's hello.
@@ -55,11 +55,11 @@ func (s *Session) Send(f DispatcherFrame) bool {
 // Handler.Open may call Resume. Resume returns false if the hello offers no such
 // execution.
 func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) bool {
-	if s.hello == nil {
+	if s.opening == nil {
 		return false
 	}
-	for i := range s.hello.Running {
-		r := &s.hello.Running[i]
+	for i := range s.opening.Running {
+		r := &s.opening.Running[i]
 		if r.Job == job && r.Attempt == attempt {
 			s.state.resume(r.Slot)
 			s.resumed = append(s.resumed, Resumed{Job: job, Attempt: attempt})
@@ -69,73 +69,43 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	return false
 }
 
-// handshake implements protocol. It asks the handler and welcomes the worker.
-func (s *Session) handshake(line []byte) error {
-	f, fault := s.decoder.Decode(line)
-	if fault == nil {
-		fault = s.state.accept(f)
-	}
-	if fault != nil {
-		fault.Fatal = true // before the welcome every error is fatal
+// hello implements rules. It asks the handler and welcomes the worker. While it calls Handler.Open, the outbox holds all
+// frames, so that the welcome is the first frame that the worker reads.
+func (s *Session) hello(f WorkerFrame) error {
+	if fault := s.state.accept(f); fault != nil {
 		return fault
 	}
 	hello := f.(*Hello)
-	s.worker, s.hello = hello.Worker, hello
-	return s.open(hello)
-}
-
-// open calls Handler.Open. During the call the outbox holds all frames, so that the
-// welcome is the first frame that the worker reads.
-func (s *Session) open(hello *Hello) error {
-	w := &Welcome{Version: version(hello), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
+	s.worker, s.opening = hello.Worker, hello
 	s.out.hold(s.limits.Outbox + 2*s.limits.MaxSlots)
 	if err := s.handler.Open(s, hello); err != nil {
-		var rule *Error
-		if !errors.As(err, &rule) {
-			rule = Complain(Internal, 0, "the dispatcher could not register the worker; try again later")
+		if _, ok := errors.AsType[*Error](err); !ok {
+			err = Complain(Internal, 0, "the dispatcher could not register the worker; try again later")
 		}
-		return rule
+		return err
 	}
-	w.Resumed = s.resumed
-	s.hello = nil
-	s.out.release(w, s.room())
+	s.opening = nil
+	s.out.release(&Welcome{
+		Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(), Resumed: s.resumed,
+	}, s.room())
 	return nil
 }
 
-// take implements protocol.
-func (s *Session) take(line []byte) *Error {
-	f, fault := s.decoder.Decode(line)
-	if fault != nil {
-		return s.reject(fault, failureFor(f, fault))
-	}
-	if fault := s.state.accept(f); fault != nil {
-		return s.reject(fault, nil)
-	}
-	switch f.(type) {
-	case *Ping:
-		s.send(pong)
-		return nil
-	case *Pong:
-		return nil
-	case *SlotAdd:
+// accept implements rules.
+func (s *Session) accept(f WorkerFrame) *Error {
+	fault := s.state.accept(f)
+	if _, ok := f.(*SlotAdd); ok {
 		s.out.grow(s.room())
 	}
-	s.batch = append(s.batch, f)
-	return nil
+	return fault
 }
 
-// reject handles a frame that violates a rule. It returns a fatal error. It sends any
-// other error to the worker, and handles end instead of the frame if end is not nil.
-func (s *Session) reject(fault *Error, end *Fail) *Error {
-	if fault.Fatal {
-		return fault
-	}
-	s.obs.Complained(fault.Code)
+// reject implements rules. If the frame would have ended an execution, a failure takes its place, unless that violates a rule, too.
+func (s *Session) reject(f WorkerFrame, fault *Error) {
 	s.send(fault)
-	if end != nil && s.state.accept(end) == nil {
+	if end := failureFor(f, fault); end != nil && s.state.accept(end) == nil {
 		s.batch = append(s.batch, end)
 	}
-	return nil
 }
 
 // failureFor returns a failure that replaces a rejected done, fail or release. Without
@@ -152,15 +122,7 @@ func failureFor(f WorkerFrame, fault *Error) *Fail {
 	return nil
 }
 
-// deliver implements protocol.
-func (s *Session) deliver() {
-	if len(s.batch) > 0 {
-		s.handler.Frames(s, s.batch)
-	}
-	s.batch = emptied(s.batch)
-}
-
-func (s *Session) shrink() { s.decoder.codec.shrink() }
+func (s *Session) frames(batch []WorkerFrame) { s.handler.Frames(s, batch) }
 
 func (s *Session) closed(cause error) { s.handler.Closed(s, cause) }
 

@@ -96,9 +96,8 @@ func checkVersions(peer string, lowest, highest int) *Error {
 	return nil
 }
 
-// version returns the highest version that both sides speak. It requires a hello that
-// was accepted.
-func version(h *Hello) int { return min(h.MaxVersion, MaxVersion) }
+// version returns the highest version that both sides speak, after checkVersions.
+func version(highest int) int { return min(highest, MaxVersion) }
 
 // resume registers the slot of an execution that is resumed.
 func (m *sessionState) resume(s Slot) { m.add([]Slot{s}) }

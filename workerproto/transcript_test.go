@@ -145,7 +145,7 @@ func (s *stage) step(line string) string {
 		s.resume[r] = true
 		return ""
 	case strings.HasPrefix(line, "@ "):
-		f, err := new(DispatcherDecoder).Decode([]byte(text))
+		f, err := NewDispatcherDecoder(false).Decode([]byte(text))
 		require.Nil(s.t, err, "%v: %s", err, line)
 		if j, ok := f.(*Job); ok {
 			s.held[Resumed{j.Job, j.Attempt}] = true
@@ -186,7 +186,7 @@ type scriptedPeer struct {
 // server rejects the hello.
 func (s *scriptedPeer) first(out *strings.Builder, callers bool) bool {
 	line := s.p.line()
-	f, err := (&DispatcherDecoder{callers: callers}).Decode([]byte(line))
+	f, err := NewDispatcherDecoder(callers).Decode([]byte(line))
 	require.Nil(s.t, err)
 	w, welcomed := f.(*Welcome)
 	if welcomed {

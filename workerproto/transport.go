@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -16,9 +15,6 @@ type transport struct {
 	out       *outbox
 	heartbeat time.Duration // silence of the peer after which a ping is sent
 	timeout   time.Duration // silence after which the peer counts as dead
-
-	mu      sync.Mutex
-	lingers time.Time // time at which reading ends; zero: no limit
 }
 
 // All connections share these frames, because they have no content.
@@ -27,23 +23,21 @@ var (
 	pong = &Pong{}
 )
 
-// read waits for more bytes. When the peer has been silent for heartbeat, read calls
-// shrink and sends a ping. When the peer has been silent for timeout, read returns
+// read waits for more bytes. When the peer has been silent for heartbeat, read frees the
+// buffer and sends a ping. When the peer has been silent for timeout, read returns
 // HeartbeatTimeout. A stopped process keeps its connection open, so only its silence
 // reveals it.
 //
 // Time during which this process was stopped does not count as silence of the peer,
 // because the bytes that the peer sent meanwhile are not yet read.
-func (t *transport) read(shrink func()) error {
+func (t *transport) read() error {
 	heard := time.Now()
 	for now, pinged := heard, heard; ; {
 		until := pinged.Add(t.heartbeat)
 		if end := heard.Add(t.timeout); until.After(end) {
 			until = end
 		}
-		if !t.setReadDeadline(now, until) {
-			return os.ErrDeadlineExceeded
-		}
+		_ = t.conn.SetReadDeadline(until) // fails only on a closed connection, and then the read fails too
 		err := t.in.read()
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -55,33 +49,6 @@ func (t *transport) read(shrink func()) error {
 		}
 		pinged = now
 		t.in.shrink()
-		shrink()
 		t.out.put(ping) // a full outbox needs no ping: the peer gets other frames, or a write times out
 	}
-}
-
-// setReadDeadline limits the next read. It returns false if the connection lingers and
-// the time for reading is over.
-func (t *transport) setReadDeadline(now, until time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.lingers.IsZero() && until.After(t.lingers) {
-		until = t.lingers
-	}
-	_ = t.conn.SetReadDeadline(until) // fails only on a closed connection, and then the read fails too
-	return until.After(now)
-}
-
-// closeWrite closes the sending direction of the connection and limits reading to d. It
-// returns false if the directions cannot be closed separately, or if the connection is
-// closed already.
-func (t *transport) closeWrite(d time.Duration) bool {
-	half, ok := t.conn.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lingers = time.Now().Add(d)
-	return t.conn.SetReadDeadline(t.lingers) == nil
 }

@@ -49,7 +49,7 @@ func (d *scriptedDispatcher) Open(*workerproto.Session, *workerproto.Hello) erro
 func (d *scriptedDispatcher) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
 	for _, f := range frames {
 		text := workerproto.Append(nil, f)
-		own, err := new(workerproto.WorkerDecoder).Decode(text)
+		own, err := workerproto.NewWorkerDecoder().Decode(text)
 		if err != nil {
 			d.t.Errorf("frame %s: %v", text, err)
 		}
