@@ -193,7 +193,7 @@ func TestPanicOfAComplaintDrainsTheWorker(t *testing.T) {
 	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
-	s.Send(workerproto.Complain(workerproto.BadSlot, 0, "a complaint"))
+	s.Send(workerproto.Complain(workerproto.BadSlot, "a complaint"))
 	expect[*workerproto.Drain](d)
 	close(finish)
 	require.JSONEq(t, `"unharmed"`, string(expect[*workerproto.Done](d).Result))

@@ -69,7 +69,7 @@ func TestExecutionThatExpiresWhileTheWorkerIsRefusedIsLost(t *testing.T) {
 		w.slots[0].run.expireLocked()
 		w.mu.Unlock()
 		d.before = nil
-		d.refuse = workerproto.Complain(workerproto.ShuttingDown, 0, "come again")
+		d.refuse = workerproto.Complain(workerproto.ShuttingDown, "come again")
 	}
 	d.shutDown()
 	d.ended()

@@ -62,7 +62,7 @@ func TestJobThatIgnoredItsCancelIsNotOffered(t *testing.T) {
 		require.True(t, push(s, dispatcherd.JobID(i+1), int32(i), "x", `null`))
 		<-started
 	}
-	s.Close(workerproto.Complain(workerproto.CancelIgnored, 1, "it has not ended"))
+	s.Close(workerproto.Complain(workerproto.CancelIgnored, "it has not ended").About(1))
 	d.ended()
 	_, hello = d.opened()
 	require.Empty(t, hello.Slots, "the handler that ignores its context still occupies its slot")

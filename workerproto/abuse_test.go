@@ -92,7 +92,7 @@ func TestBadInputGetsAnErrorAndAffectsNoOtherSession(t *testing.T) {
 			h.onward = func(s *Session, frames []WorkerFrame) {
 				for _, f := range frames {
 					if d, ok := f.(*Done); ok { // the handler knows which jobs the worker has
-						s.Send(Complain(NotHeld, d.Job, "job %d is not held by this session", d.Job))
+						s.Send(Complain(NotHeld, "job %d is not held by this session", d.Job).About(d.Job))
 					}
 				}
 			}
@@ -342,7 +342,7 @@ func TestSilentConnectionsEndAfterHelloTimeout(t *testing.T) {
 
 func TestHandlerCanRefuseAWorker(t *testing.T) {
 	h := newRecorder()
-	refusal := error(Complain(Refused, 0, "uid 1000 may not offer type payments"))
+	refusal := error(Complain(Refused, "uid 1000 may not offer type payments"))
 	h.open = func(*Session, *Hello) error { return refusal }
 	path := startServer(t, Limits{}, h, nil)
 	p := dial(t, path)

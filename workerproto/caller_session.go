@@ -66,17 +66,17 @@ func (s *CallerSession) hello(f CallerFrame) error {
 func checkCallerHello(f CallerFrame) *Error {
 	h, ok := f.(*CallerHello)
 	if !ok {
-		return Complain(NotHello, 0, "the first frame must be a hello")
+		return Complain(NotHello, "the first frame must be a hello")
 	}
 	if h.Worker != "" {
-		return Complain(NotHello, 0,
+		return Complain(NotHello, 
 			"this is the API socket, and the hello is that of a worker: workers connect to the socket of --worker-socket")
 	}
 	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {
 		return fault
 	}
 	if h.Caller != "" && !validName(h.Caller) {
-		return Complain(BadValue, 0, "field \"caller\" must have at most %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
+		return Complain(BadValue, "field \"caller\" must have at most %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func checkCallerHello(f CallerFrame) *Error {
 // accept implements rules.
 func (s *CallerSession) accept(f CallerFrame) *Error {
 	if _, ok := f.(*CallerHello); ok {
-		return Complain(SecondHello, 0, "hello comes once on a connection")
+		return Complain(SecondHello, "hello comes once on a connection")
 	}
 	return nil
 }

@@ -175,9 +175,9 @@ func (c *codec) findOp() (op []byte, err *Error) {
 func (c *codec) err() *Error {
 	switch {
 	case c.Malformed():
-		return Complain(BadJSON, 0, "%s at byte %d; a frame is one JSON object on one line", c.Fault().What, c.Offset())
+		return Complain(BadJSON, "%s at byte %d; a frame is one JSON object on one line", c.Fault().What, c.Offset())
 	case c.fault != "":
-		return Complain(BadValue, 0, "%s", c.fault)
+		return Complain(BadValue, "%s", c.fault)
 	}
 	return nil
 }

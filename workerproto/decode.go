@@ -120,7 +120,7 @@ func (d *Decoder[F]) Decode(line []byte) (f F, err *Error) {
 		if c.Malformed() {
 			return f, c.err()
 		}
-		return f, Complain(UnknownOp, 0, "no frame %q in this direction", truncate(string(op), maxSymbol))
+		return f, Complain(UnknownOp, "no frame %q in this direction", truncate(string(op), maxSymbol))
 	}
 	c.end(f)
 	return f, c.check(f)
@@ -131,7 +131,7 @@ func (d *Decoder[F]) Decode(line []byte) (f F, err *Error) {
 // can store: UTF-8, no \u0000, no half surrogate pair, no huge number.
 func CheckJSON(raw []byte) error {
 	if !utf8.Valid(raw) {
-		return Complain(BadJSON, 0, "not UTF-8")
+		return Complain(BadJSON, "not UTF-8")
 	}
 	return jsontext.CheckValue(raw)
 }

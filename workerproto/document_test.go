@@ -74,7 +74,7 @@ func TestTheDocumentListsEveryCodeAndWhetherItIsFatal(t *testing.T) {
 	}
 	codes := map[Code]bool{}
 	for _, code := range Codes() {
-		codes[code] = Complain(code, 0, "").Fatal
+		codes[code] = Complain(code, "").Fatal
 	}
 	require.Equal(t, codes, listed)
 }

@@ -68,8 +68,14 @@ var (
 )
 
 // Complain returns an Error. The code decides whether the error is fatal.
-func Complain(code Code, job dispatcherd.JobID, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: slices.Contains(fatalCodes, code), Job: job}
+func Complain(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Fatal: slices.Contains(fatalCodes, code)}
+}
+
+// About sets the job that the refused frame was about, and returns the error.
+func (m *Error) About(job dispatcherd.JobID) *Error {
+	m.Job = job
+	return m
 }
 
 // Error returns code and message.

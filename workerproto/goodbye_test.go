@@ -59,7 +59,7 @@ func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 		require.Equal(t, putOK, o.put(&Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "pdf"}))
 	}
 	o.clear()
-	o.close(Complain(HeartbeatTimeout, 0, "nothing heard"))
+	o.close(Complain(HeartbeatTimeout, "nothing heard"))
 	go func() {
 		_ = o.write() // the pipe is read to its end below
 		_ = far.Close()
@@ -81,7 +81,7 @@ func TestWriterOfAClearedOutboxWaitsForTheLastFrame(t *testing.T) {
 			_ = far.Close()
 		}()
 		synctest.Wait()
-		o.close(Complain(HeartbeatTimeout, 0, "nothing heard"))
+		o.close(Complain(HeartbeatTimeout, "nothing heard"))
 		said, err := io.ReadAll(near)
 		require.NoError(t, err)
 		require.Contains(t, string(said), "heartbeat_timeout")

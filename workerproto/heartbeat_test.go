@@ -145,7 +145,7 @@ func TestRefusedWorkerGetsOnlyTheError(t *testing.T) {
 		l, h := newPipes(), newRecorder()
 		h.open = func(s *Session, _ *Hello) error {
 			s.Send(&Job{Execution: Execution{Job: 1, Attempt: 1}, Type: "pdf"})
-			return Complain(Refused, 0, "not today")
+			return Complain(Refused, "not today")
 		}
 		done := make(chan error, 1)
 		go func() { done <- Serve(ctx, l, Limits{}, h, nil) }()

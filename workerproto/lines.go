@@ -32,7 +32,7 @@ func (l *lines) next() (line []byte, ok bool, err *Error) {
 	if i < 0 {
 		l.scanned = l.end
 		if l.end-l.start > l.max {
-			return nil, false, Complain(FrameTooLong, 0, "a frame of more than %d bytes", l.max)
+			return nil, false, Complain(FrameTooLong, "a frame of more than %d bytes", l.max)
 		}
 		return nil, false, nil
 	}
@@ -40,7 +40,7 @@ func (l *lines) next() (line []byte, ok bool, err *Error) {
 	l.start = l.scanned + i + 1
 	l.scanned = l.start
 	if len(line) > l.max {
-		return nil, false, Complain(FrameTooLong, 0, "a frame of more than %d bytes", l.max)
+		return nil, false, Complain(FrameTooLong, "a frame of more than %d bytes", l.max)
 	}
 	return line, true, nil
 }

@@ -111,9 +111,9 @@ func (srv *server) admit(conn net.Conn) {
 	srv.mu.Unlock()
 	switch {
 	case stopping:
-		srv.reject(conn, Complain(ShuttingDown, 0, "the dispatcher stops"))
+		srv.reject(conn, Complain(ShuttingDown, "the dispatcher stops"))
 	case objection != "":
-		srv.reject(conn, Complain(TooManyConnections, 0, "%s", objection))
+		srv.reject(conn, Complain(TooManyConnections, "%s", objection))
 	default:
 		srv.obs.Connections(n)
 		go srv.run(c)
@@ -133,7 +133,7 @@ func (srv *server) shutDown() {
 	all := slices.Collect(maps.Keys(srv.open))
 	srv.mu.Unlock()
 	for _, c := range all {
-		c.Close(Complain(ShuttingDown, 0, "the dispatcher stops; reconnect"))
+		c.Close(Complain(ShuttingDown, "the dispatcher stops; reconnect"))
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *serverConn) firstLine() ([]byte, error) {
 	_ = c.conn.SetReadDeadline(time.Now().Add(c.limits.HelloTimeout)) // as in transport.read
 	line, err := c.in.wait()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = Complain(HelloTimeout, 0, "no hello within %v", c.limits.HelloTimeout)
+		err = Complain(HelloTimeout, "no hello within %v", c.limits.HelloTimeout)
 	}
 	return line, err
 }
@@ -66,7 +66,7 @@ func (c *serverConn) send(f frame) bool {
 		return true
 	case putFull:
 		// No error frame is sent, because the peer would not read it either.
-		c.abort(Complain(SlowReader, 0, "too many frames wait to be read"))
+		c.abort(Complain(SlowReader, "too many frames wait to be read"))
 		c.obs.Complained(SlowReader)
 	}
 	return false
@@ -139,7 +139,7 @@ func (c *serverConn) write(done chan<- struct{}) {
 	case errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrClosedPipe):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.obs.Complained(SlowReader)
-		c.abort(Complain(SlowReader, 0, "nothing was read for %v", c.limits.WriteTimeout))
+		c.abort(Complain(SlowReader, "nothing was read for %v", c.limits.WriteTimeout))
 	default:
 		c.abort(err)
 	}

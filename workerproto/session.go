@@ -80,7 +80,7 @@ func (s *Session) hello(f WorkerFrame) error {
 	s.out.hold(s.limits.Outbox + 2*s.limits.MaxSlots)
 	if err := s.handler.Open(s, hello); err != nil {
 		if _, ok := errors.AsType[*Error](err); !ok {
-			err = Complain(Internal, 0, "the dispatcher could not register the worker; try again later")
+			err = Complain(Internal, "the dispatcher could not register the worker; try again later")
 		}
 		return err
 	}

@@ -43,9 +43,9 @@ func (m *sessionState) accept(f WorkerFrame) *Error {
 	hello, isHello := f.(*Hello)
 	switch {
 	case m.phase == handshaking && !isHello:
-		return Complain(NotHello, 0, "the first frame must be a hello")
+		return Complain(NotHello, "the first frame must be a hello")
 	case isHello && m.phase != handshaking:
-		return Complain(SecondHello, 0, "hello comes once on a connection; use slot_add to announce more slots")
+		return Complain(SecondHello, "hello comes once on a connection; use slot_add to announce more slots")
 	case isHello:
 		return m.hello(hello)
 	}
@@ -58,7 +58,7 @@ func (m *sessionState) accept(f WorkerFrame) *Error {
 		m.phase = draining
 	case named:
 		if e := f.execution(); e.Session != m.nonce {
-			return Complain(WrongSession, e.Job, "job %d belongs to another session; reports carry the session of the welcome", e.Job)
+			return Complain(WrongSession, "job %d belongs to another session; reports carry the session of the welcome", e.Job).About(e.Job)
 		}
 	}
 	return nil
@@ -69,10 +69,10 @@ func (m *sessionState) hello(h *Hello) *Error {
 		return err
 	}
 	if h.Worker == "" {
-		return Complain(BadValue, 0, "field \"worker\" is missing or zero; callers of the API connect to the socket of --api-socket")
+		return Complain(BadValue, "field \"worker\" is missing or zero; callers of the API connect to the socket of --api-socket")
 	}
 	if !validName(h.Worker) {
-		return Complain(BadValue, 0, "field \"worker\" must have 1 to %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
+		return Complain(BadValue, "field \"worker\" must have 1 to %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
 	all := make([]Slot, 0, len(h.Slots)+len(h.Running))
 	all = append(all, h.Slots...)
@@ -91,7 +91,7 @@ func (m *sessionState) hello(h *Hello) *Error {
 // checkVersions returns an error if there is no common version.
 func checkVersions(peer string, lowest, highest int) *Error {
 	if lowest > MaxVersion || highest < MinVersion {
-		return Complain(BadVersion, 0, "the %s speaks versions %d to %d, this dispatcher %d to %d", peer, lowest, highest, MinVersion, MaxVersion)
+		return Complain(BadVersion, "the %s speaks versions %d to %d, this dispatcher %d to %d", peer, lowest, highest, MinVersion, MaxVersion)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (m *sessionState) resume(s Slot) { m.add([]Slot{s}) }
 
 func (m *sessionState) slotAdd(f *SlotAdd) *Error {
 	if m.phase == draining {
-		return Complain(Draining, 0, "slots cannot be added after drain")
+		return Complain(Draining, "slots cannot be added after drain")
 	}
 	if err := m.checkSlots(f.Slots); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (m *sessionState) slotRemove(f *SlotRemove) *Error {
 	for _, n := range f.Slots {
 		_, twice := seen[n]
 		if _, ok := m.slots[n]; !ok || twice {
-			return Complain(UnknownSlot, 0, "slot %d is not registered on this session", n)
+			return Complain(UnknownSlot, "slot %d is not registered on this session", n)
 		}
 		seen[n] = struct{}{}
 	}
@@ -140,14 +140,14 @@ func (m *sessionState) slotRemove(f *SlotRemove) *Error {
 // checkSlots checks slots that are to be added.
 func (m *sessionState) checkSlots(slots []Slot) *Error {
 	if n := len(m.slots) + len(slots); n > m.limits.MaxSlots {
-		return Complain(BadSlot, 0, "%d slots are more than the limit of %d for a session", n, m.limits.MaxSlots)
+		return Complain(BadSlot, "%d slots are more than the limit of %d for a session", n, m.limits.MaxSlots)
 	}
 	types := m.types
 	for i := range slots {
 		types += len(slots[i].Types)
 	}
 	if types > m.limits.MaxSlotTypes {
-		return Complain(BadSlot, 0,
+		return Complain(BadSlot, 
 			"the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot",
 			types, m.limits.MaxSlotTypes)
 	}
@@ -156,7 +156,7 @@ func (m *sessionState) checkSlots(slots []Slot) *Error {
 		sl := &slots[i]
 		_, taken := m.slots[sl.Number]
 		if _, twice := fresh[sl.Number]; taken || twice {
-			return Complain(BadSlot, 0, "slot number %d is taken; numbers are unique in a session", sl.Number)
+			return Complain(BadSlot, "slot number %d is taken; numbers are unique in a session", sl.Number)
 		}
 		fresh[sl.Number] = struct{}{}
 		if err := m.checkTypes(sl); err != nil {
@@ -177,7 +177,7 @@ func (m *sessionState) checkPermission(sl *Slot) *Error {
 	}
 	for _, t := range sl.Types {
 		if objection := m.limits.Permit(m.peer, t); objection != "" {
-			return Complain(BadSlot, 0, "slot %d: %s", sl.Number, objection)
+			return Complain(BadSlot, "slot %d: %s", sl.Number, objection)
 		}
 	}
 	return nil
@@ -185,17 +185,17 @@ func (m *sessionState) checkPermission(sl *Slot) *Error {
 
 func (m *sessionState) checkTypes(sl *Slot) *Error {
 	if len(sl.Types) == 0 {
-		return Complain(BadSlot, 0, "slot %d supports no types; give at least one", sl.Number)
+		return Complain(BadSlot, "slot %d supports no types; give at least one", sl.Number)
 	}
 	if len(sl.Types) > m.limits.MaxTypesPerSlot {
-		return Complain(BadSlot, 0, "slot %d supports %d types, the limit is %d", sl.Number, len(sl.Types), m.limits.MaxTypesPerSlot)
+		return Complain(BadSlot, "slot %d supports %d types, the limit is %d", sl.Number, len(sl.Types), m.limits.MaxTypesPerSlot)
 	}
 	for i, t := range sl.Types {
 		if err := dispatcherd.CheckType(t); err != nil {
-			return Complain(BadSlot, 0, "slot %d: %v (%s)", sl.Number, err, strconv.Quote(truncate(t, maxSymbol)))
+			return Complain(BadSlot, "slot %d: %v (%s)", sl.Number, err, strconv.Quote(truncate(t, maxSymbol)))
 		}
 		if i > 0 && t == sl.Types[i-1] {
-			return Complain(BadSlot, 0, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
+			return Complain(BadSlot, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (s *stage) Frames(session *Session, frames []WorkerFrame) {
 			e := n.execution()
 			r := Resumed{e.Job, e.Attempt}
 			if !s.held[r] {
-				session.Send(Complain(NotHeld, e.Job, "job %d is not held by this session", e.Job))
+				session.Send(Complain(NotHeld, "job %d is not held by this session", e.Job).About(e.Job))
 				continue
 			}
 			switch f.(type) {

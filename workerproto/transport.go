@@ -45,7 +45,7 @@ func (t *transport) read() error {
 		now = time.Now()
 		heard = heard.Add(max(now.Sub(until), 0))
 		if silent := now.Sub(heard); silent >= t.timeout {
-			return Complain(HeartbeatTimeout, 0, "nothing heard for %v", silent)
+			return Complain(HeartbeatTimeout, "nothing heard for %v", silent)
 		}
 		pinged = now
 		t.in.shrink()

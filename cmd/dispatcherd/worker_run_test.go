@@ -27,7 +27,7 @@ func TestConnectionErrorSaysWhatKeepsOut(t *testing.T) {
 	require.Contains(t, whatKeepsOut(dialed(syscall.EACCES), "s"), "this user may not open it")
 	require.Empty(t, whatKeepsOut(dialed(syscall.ENOENT), filepath.Join(t.TempDir(), "s")))
 	require.Contains(t,
-		whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, 0, "HTTP/1.1 400")), "s"),
+		whatKeepsOut(fmt.Errorf("waiting for the welcome: %w", workerproto.Complain(workerproto.BadJSON, "HTTP/1.1 400")), "s"),
 		"does not use the worker protocol")
 }
 

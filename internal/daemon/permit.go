@@ -84,7 +84,7 @@ func (d *Daemon) connectsTooFast(p workerproto.Peer) string {
 
 // rejectWorker answers a connection on the worker socket with an error and closes it.
 func (d *Daemon) rejectWorker(conn net.Conn, p workerproto.Peer) {
-	complaint := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", d.connectsTooFast(p))
+	complaint := workerproto.Complain(workerproto.TooManyConnections, "%s", d.connectsTooFast(p))
 	d.metrics.workers.Complained(complaint.Code)
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write(workerproto.Append(nil, complaint)) // does not block: it fits into the buffer of a fresh socket

@@ -79,7 +79,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 			return o.refused
 		}
 	case <-timeout.C:
-		return workerproto.Complain(workerproto.Internal, 0, "Postgres did not answer in time whether the jobs may be resumed; reconnect")
+		return workerproto.Complain(workerproto.Internal, "Postgres did not answer in time whether the jobs may be resumed; reconnect")
 	}
 	for _, r := range o.resumed {
 		if run := started.find(r.Job); run != nil {

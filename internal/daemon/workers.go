@@ -178,26 +178,26 @@ func (w *workers) Tell(e effect.Effect) {
 	case *effect.Stale:
 		w.send(e.Session, &workerproto.Stale{Execution: execution(e.Job, e.Attempt)})
 	case *effect.NotHeld:
-		w.send(e.Session, workerproto.Complain(workerproto.NotHeld, e.Job, "job %d attempt %d runs in another session", e.Job, e.Attempt))
+		w.send(e.Session, workerproto.Complain(workerproto.NotHeld, "job %d attempt %d runs in another session", e.Job, e.Attempt).About(e.Job))
 	case *effect.Spawned:
 		w.send(e.Session, &workerproto.Spawned{
 			Execution: execution(e.Job, e.Attempt), Request: e.Number, IDs: e.Result.IDs, Rule: e.Result.Rule, Error: e.Result.Reason,
 		})
 	case *effect.RejectSlots:
-		rejection := workerproto.Complain(workerproto.TooManyConnections, 0, "%s", e.Reason)
+		rejection := workerproto.Complain(workerproto.TooManyConnections, "%s", e.Reason)
 		if s := w.find(e.Session); s != nil && !w.decided(e.Session, rejection) {
 			s.Close(rejection)
 		}
 	case *effect.HangUp:
 		if s := w.find(e.Session); s != nil {
-			s.Close(workerproto.Complain(workerproto.CancelIgnored, e.Job, "%s", e.Reason))
+			s.Close(workerproto.Complain(workerproto.CancelIgnored, "%s", e.Reason).About(e.Job))
 		}
 	case *effect.Resume:
 		w.resumes(e)
 	case *effect.Welcome:
 		w.decided(e.Session, nil)
 	case *effect.TurnAway:
-		w.decided(e.Session, workerproto.Complain(workerproto.ShuttingDown, 0, "%s", e.Reason))
+		w.decided(e.Session, workerproto.Complain(workerproto.ShuttingDown, "%s", e.Reason))
 	}
 }
 

@@ -112,7 +112,7 @@ func (s *frameSession) begin(f *workerproto.Request) {
 	s.mu.Unlock()
 	switch {
 	case taken:
-		s.session.Send(workerproto.Complain(workerproto.DuplicateID, 0, "request %d is open already", f.ID))
+		s.session.Send(workerproto.Complain(workerproto.DuplicateID, "request %d is open already", f.ID))
 		return
 	case full:
 		s.h.obs.Refused(BoundOpenRequests)

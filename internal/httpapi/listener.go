@@ -186,7 +186,7 @@ func (h *Handler) Reject(conn net.Conn, reason string) {
 			return
 		}
 		if request[0] == '{' {
-			_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.TooManyConnections, 0, "%s", reason)))
+			_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.TooManyConnections, "%s", reason)))
 			return
 		}
 		p := rest.QueueFull.Of(reason).Retryable()
