@@ -30,8 +30,8 @@ func (m *Answer) Size() int {
 
 func (m *Answer) members(c *codec) {
 	c.op("answer")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
-	integer(c, "job", &m.Job, 0, maxInt64, optional)
+	integer(c, "id", &m.ID, required)
+	integer(c, "job", &m.Job, optional)
 	symbol(c, "worker", &m.Worker, unbounded, optional)
 	c.raw("result", &m.Result, optional)
 	symbol(c, "code", &m.Code, unbounded, optional)

@@ -69,7 +69,7 @@ func checkCallerHello(f CallerFrame) *Error {
 		return Complain(NotHello, "the first frame must be a hello")
 	}
 	if h.Worker != "" {
-		return Complain(NotHello, 
+		return Complain(NotHello,
 			"this is the API socket, and the hello is that of a worker: workers connect to the socket of --worker-socket")
 	}
 	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {

@@ -13,5 +13,5 @@ type CancelRequest struct {
 
 func (m *CancelRequest) members(c *codec) {
 	c.op("cancel")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "id", &m.ID, required)
 }

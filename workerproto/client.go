@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"time"
@@ -81,6 +82,7 @@ func (c *client) handshake(hello frame) error {
 // setDefaults sets the parameters that the dispatcher left out.
 func (p *Parameters) setDefaults() {
 	setDefault(&p.MaxFrame, welcomeFrame)
+	p.MaxFrame = min(p.MaxFrame, math.MaxInt32)
 	setDefault(&p.Timeout, clientTimeout)
 	if p.Heartbeat <= 0 || p.Heartbeat > p.Timeout {
 		p.Heartbeat = p.Timeout / 3

@@ -86,5 +86,5 @@ func (m *Error) members(c *codec) {
 	symbol(c, "code", &m.Code, maxSymbol, required)
 	c.text("message", &m.Message, MaxMessageLength, always)
 	c.boolean("fatal", &m.Fatal, false, always)
-	integer(c, "job", &m.Job, minInt64, maxInt64, optional)
+	number(c, "job", &m.Job, anyNumber, optional)
 }

@@ -17,8 +17,8 @@ type named interface{ execution() *Execution }
 func (e *Execution) execution() *Execution { return e }
 
 func (e *Execution) members(c *codec) {
-	integer(c, "job", &e.Job, minInt64, maxInt64, required)
-	integer(c, "attempt", &e.Attempt, 0, maxInt32, required)
+	number(c, "job", &e.Job, anyNumber, required)
+	integer(c, "attempt", &e.Attempt, required)
 	session := &e.Session
 	if c.task == encoding && *session == "" {
 		session = &c.session

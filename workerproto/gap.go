@@ -13,6 +13,6 @@ type Gap struct {
 
 func (m *Gap) members(c *codec) {
 	c.op("gap")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
-	integer(c, "missed", &m.Missed, 0, maxInt64, always)
+	integer(c, "id", &m.ID, required)
+	integer(c, "missed", &m.Missed, always)
 }

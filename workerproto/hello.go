@@ -46,5 +46,5 @@ func (m *Hello) members(c *codec) {
 func (r *Running) members(c *codec) {
 	r.Slot.members(c)
 	r.Execution.members(c)
-	integer(c, "times", &r.Generation, 0, maxInt32, optional)
+	integer(c, "times", &r.Generation, optional)
 }

@@ -1,7 +1,6 @@
 package workerproto
 
 import (
-	"math"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -37,14 +36,14 @@ func (m *Job) size() int { return len(m.Payload) + 6*(len(m.Type)+len(m.Token)) 
 func (m *Job) members(c *codec) {
 	m.begin(c, "job")
 	c.text("token", &m.Token, maxToken, optional)
-	integer(c, "slot", &m.Slot, 0, maxInt32, always)
+	integer(c, "slot", &m.Slot, always)
 	symbol(c, "type", &m.Type, unbounded, required)
 	mode := m.Mode.String()
 	if symbol(c, "mode", &mode, maxSymbol, always) {
 		m.setMode(c, mode)
 	}
 	c.raw("payload", &m.Payload, optional)
-	integer(c, "fence", &m.Fence, 0, math.MaxInt64, optional)
+	integer(c, "fence", &m.Fence, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("age_ms", &m.Age, optional)
 }

@@ -7,9 +7,7 @@ import (
 )
 
 const (
-	maxInt32 = math.MaxInt32
-	minInt64 = math.MinInt64
-	maxInt64 = math.MaxInt64
+	anyNumber = math.MinInt64 // the lowest value of a number that may be negative
 
 	maxDelay  = 366 * 24 * time.Hour // longest duration in a frame
 	maxNonce  = 64                   // bytes of a session nonce
@@ -67,24 +65,32 @@ func (c *codec) op(name string) {
 // The functions below encode, decode or check one member of a frame. Those that return
 // read report whether they decoded the member.
 
-// integer is a whole number from low to high, without fraction and exponent.
-func integer[T ~int | ~int8 | ~int32 | ~int64](c *codec, name string, p *T, low, high int64, when presence) (read bool) {
+// whole are the types of whole numbers.
+type whole interface{ ~int | ~int8 | ~int32 | ~int64 }
+
+// integer is a whole number of at least 0, without fraction and exponent.
+func integer[T whole](c *codec, name string, p *T, when presence) { number(c, name, p, 0, when) }
+
+// number is integer with another lowest value.
+func number[T whole](c *codec, name string, p *T, low int64, when presence) {
 	switch {
 	case c.reads(name):
-		*p = T(c.readInteger(low, high))
+		*p = readInteger[T](c, low)
 		c.next()
-		return true
 	case c.writes(name, *p == 0, when):
 		c.out = strconv.AppendInt(c.out, int64(*p), 10)
 	}
-	return false
 }
 
 // millis is a duration in whole milliseconds.
 func (c *codec) millis(name string, p *time.Duration, when presence) {
 	switch {
 	case c.reads(name):
-		*p = time.Duration(c.readInteger(0, maxDelay.Milliseconds())) * time.Millisecond
+		if *p = time.Duration(readInteger[int64](c, 0)); *p > maxDelay/time.Millisecond {
+			c.badMember(outOfRange)
+			*p = 0
+		}
+		*p *= time.Millisecond
 		c.next()
 	case c.writes(name, *p < time.Millisecond, when):
 		c.out = strconv.AppendInt(c.out, max(p.Milliseconds(), 0), 10)
@@ -200,14 +206,12 @@ func listed[T any, M interface {
 	}
 }
 
-// listedInteger is a whole number from low to high in a list.
-func listedInteger[T ~int | ~int32 | ~int64](low, high int64) func(*codec, *T) {
-	return func(c *codec, p *T) {
-		if c.task == encoding {
-			c.out = strconv.AppendInt(c.out, int64(*p), 10)
-		} else {
-			*p = T(c.readInteger(low, high))
-		}
+// listedInteger is an integer in a list.
+func listedInteger[T whole](c *codec, p *T) {
+	if c.task == encoding {
+		c.out = strconv.AppendInt(c.out, int64(*p), 10)
+	} else {
+		*p = readInteger[T](c, 0)
 	}
 }
 
@@ -223,7 +227,7 @@ func listedSymbol(c *codec, p *string) {
 // versions are the lowest and the highest version of the protocol that a peer speaks.
 func (c *codec) versions(lowest, highest *int) {
 	both := []int{*lowest, *highest}
-	if list(c, "versions", &both, 0, listedInteger[int](0, maxInt32), always) {
+	if list(c, "versions", &both, 0, listedInteger, always) {
 		if len(both) != 2 || both[0] > both[1] {
 			c.bad("field \"versions\" must be [lowest, highest]")
 			return
@@ -250,7 +254,10 @@ func (c *codec) mismatch(want string) {
 	c.Skip()
 }
 
-func (c *codec) readInteger(low, high int64) int64 {
+const outOfRange = "is out of range"
+
+// readInteger reads a whole number from low to the largest one of its type.
+func readInteger[T whole](c *codec, low int64) T {
 	if b := c.Peek(); !c.expect(b == '-' || '0' <= b && b <= '9', "a whole number") {
 		return 0
 	}
@@ -259,10 +266,10 @@ func (c *codec) readInteger(low, high int64) int64 {
 	case c.Malformed():
 	case !whole:
 		c.badMember("must be a whole number")
-	case !fits || n < low || n > high:
-		c.badMember("is out of range")
+	case !fits || n < low || int64(T(n)) != n:
+		c.badMember(outOfRange)
 	default:
-		return n
+		return T(n)
 	}
 	return 0
 }

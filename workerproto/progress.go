@@ -14,7 +14,7 @@ type Progress struct {
 
 func (m *Progress) members(c *codec) {
 	m.begin(c, "progress")
-	integer(c, "done", &m.Done, 0, maxInt64, always)
-	integer(c, "total", &m.Total, 0, maxInt64, always)
+	integer(c, "done", &m.Done, always)
+	integer(c, "total", &m.Total, always)
 	c.text("message", &m.Message, MaxMessageLength, optional)
 }

@@ -13,7 +13,7 @@ type Queued struct {
 
 func (m *Queued) members(c *codec) {
 	c.op("queued")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
-	integer(c, "rank", &m.Rank, 0, maxInt64, always)
-	integer(c, "waiting", &m.Waiting, 0, maxInt64, always)
+	integer(c, "id", &m.ID, required)
+	integer(c, "rank", &m.Rank, always)
+	integer(c, "waiting", &m.Waiting, always)
 }

@@ -33,9 +33,9 @@ func (m *Request) Size() int {
 
 func (m *Request) members(c *codec) {
 	c.op("request")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "id", &m.ID, required)
 	symbol(c, "type", &m.Type, unbounded, required)
-	integer(c, "priority", &m.Priority, 0, int64(dispatcherd.MaxPriority), optional)
+	integer(c, "priority", &m.Priority, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("wait_for_worker_ms", &m.CapacityWait, optional)
 	c.boolean("durable", &m.Durable, false, optional)
@@ -45,4 +45,7 @@ func (m *Request) members(c *codec) {
 	c.millis("expected_ms", &m.Expected, optional)
 	c.boolean("events", &m.Events, false, optional)
 	c.raw("payload", &m.Payload, optional)
+	if c.task == checking && !m.Priority.Valid() {
+		c.bad("field \"priority\" " + outOfRange)
+	}
 }

@@ -12,7 +12,7 @@ type RequestProgress struct {
 
 func (m *RequestProgress) members(c *codec) {
 	c.op("progress")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "id", &m.ID, required)
 	c.raw("data", &m.Data, required)
 }
 
@@ -28,6 +28,6 @@ type RequestPartial struct {
 
 func (m *RequestPartial) members(c *codec) {
 	c.op("partial")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
+	integer(c, "id", &m.ID, required)
 	c.raw("data", &m.Data, required)
 }

@@ -147,7 +147,7 @@ func (m *sessionState) checkSlots(slots []Slot) *Error {
 		types += len(slots[i].Types)
 	}
 	if types > m.limits.MaxSlotTypes {
-		return Complain(BadSlot, 
+		return Complain(BadSlot,
 			"the slots of the session would have %d types in all, the limit is %d; announce fewer slots, or fewer types per slot",
 			types, m.limits.MaxSlotTypes)
 	}

@@ -14,7 +14,7 @@ type Slot struct {
 var noSlot = Slot{Number: -1}
 
 func (sl *Slot) members(c *codec) {
-	integer(c, "slot", &sl.Number, 0, maxInt32, always)
+	integer(c, "slot", &sl.Number, always)
 	c.require(sl.Number >= 0, "slot")
 	if list(c, "types", &sl.Types, "", listedSymbol, always) {
 		sort.Strings(sl.Types)

@@ -14,5 +14,5 @@ type SlotRemove struct {
 
 func (m *SlotRemove) members(c *codec) {
 	c.op("slot_remove")
-	list(c, "slots", &m.Slots, 0, listedInteger[int32](0, maxInt32), required)
+	list(c, "slots", &m.Slots, 0, listedInteger, required)
 }

@@ -15,7 +15,7 @@ type Spawn struct {
 
 func (m *Spawn) members(c *codec) {
 	m.begin(c, "spawn")
-	integer(c, "request", &m.Request, 1, maxInt64, required)
+	integer(c, "request", &m.Request, required)
 	c.boolean("detached", &m.Detached, false, optional)
 	c.raw("jobs", &m.Jobs, required)
 	if c.task == checking && len(m.Jobs) > 0 && m.Jobs[0] != '[' {

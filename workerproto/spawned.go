@@ -22,8 +22,8 @@ type Spawned struct {
 
 func (m *Spawned) members(c *codec) {
 	m.begin(c, "spawned")
-	integer(c, "request", &m.Request, 1, maxInt64, required)
-	list(c, "ids", &m.IDs, 0, listedInteger[dispatcherd.JobID](1, maxInt64), optional)
+	integer(c, "request", &m.Request, required)
+	list(c, "ids", &m.IDs, 0, listedInteger, optional)
 	symbol(c, "rule", &m.Rule, maxRule, optional)
 	c.text("error", &m.Error, MaxMessageLength, optional)
 }

@@ -16,7 +16,7 @@ type Started struct {
 
 func (m *Started) members(c *codec) {
 	c.op("started")
-	integer(c, "id", &m.ID, 1, maxInt64, required)
-	integer(c, "slot", &m.Slot, 0, maxInt64, always)
+	integer(c, "id", &m.ID, required)
+	integer(c, "slot", &m.Slot, always)
 	c.text("worker", &m.Worker, MaxMessageLength, optional)
 }

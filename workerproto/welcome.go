@@ -40,7 +40,7 @@ type Parameters struct {
 
 func (m *Welcome) members(c *codec) {
 	c.op("welcome")
-	integer(c, "version", &m.Version, 0, maxInt32, required)
+	integer(c, "version", &m.Version, required)
 	symbol(c, "session", &m.Session, maxNonce, required)
 	c.text("dispatcher", &m.Dispatcher, MaxMessageLength, optional)
 	c.nested("limits", &m.Limits)
@@ -48,19 +48,19 @@ func (m *Welcome) members(c *codec) {
 }
 
 func (r *Resumed) members(c *codec) {
-	integer(c, "job", &r.Job, minInt64, maxInt64, always)
-	integer(c, "attempt", &r.Attempt, 0, maxInt32, always)
+	number(c, "job", &r.Job, anyNumber, always)
+	integer(c, "attempt", &r.Attempt, always)
 }
 
 func (p *Parameters) members(c *codec) {
-	integer(c, "max_frame", &p.MaxFrame, 0, maxInt32, always)
+	integer(c, "max_frame", &p.MaxFrame, always)
 	c.millis("heartbeat_ms", &p.Heartbeat, always)
 	c.millis("timeout_ms", &p.Timeout, always)
-	integer(c, "max_requests", &p.MaxRequests, 0, maxInt32, optional)
+	integer(c, "max_requests", &p.MaxRequests, optional)
 	if c.task == encoding && p.MaxRequests > 0 {
 		return // the following members are for workers
 	}
-	integer(c, "max_slots", &p.MaxSlots, 0, maxInt32, always)
-	integer(c, "max_types", &p.MaxTypes, 0, maxInt32, always)
+	integer(c, "max_slots", &p.MaxSlots, always)
+	integer(c, "max_types", &p.MaxTypes, always)
 	c.millis("resume_ms", &p.Resume, optional)
 }
