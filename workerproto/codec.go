@@ -30,7 +30,6 @@ type codec struct {
 	session string // encoding: of frames about a job that name none
 
 	jsontext.Scanner
-	names names
 	key   []byte // name of the next member, or nil
 	fault string // the first invalid value; "" = none
 	unfit bool   // the first invalid value is a raw value; after check: and it is JSON, but cannot be sent to a worker

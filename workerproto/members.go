@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unique"
 )
 
 const (
@@ -127,12 +128,17 @@ func (c *codec) text(name string, p *string, limit int, when presence) {
 	}
 }
 
-// symbol is a string that occurs in many frames, such as a nonce, a type or a level. A
+// symbol is a string that programs compare, such as a nonce, a type or a level. A
 // symbol of more than limit bytes is a fault.
 func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (read bool) {
 	switch {
 	case c.reads(name):
-		*p = T(c.readSymbol(limit))
+		b := c.readString()
+		if len(b) > limit {
+			c.badMember("is too long")
+			b = nil
+		}
+		*p = T(b)
 		c.next()
 		return true
 	case c.writes(name, *p == "", when):
@@ -221,7 +227,7 @@ func listedSymbol(c *codec, p *string) {
 		c.out = appendString(c.out, *p)
 		return
 	}
-	*p = c.readSymbol(unbounded)
+	*p = unique.Make(string(c.readString())).Value() // most slots of a worker have the same types
 }
 
 // versions are the lowest and the highest version of the protocol that a peer speaks.
@@ -280,15 +286,6 @@ func (c *codec) readString() []byte {
 		return nil
 	}
 	return c.String()
-}
-
-func (c *codec) readSymbol(limit int) string {
-	b := c.readString()
-	if len(b) > limit {
-		c.badMember("is too long")
-		return ""
-	}
-	return c.names.intern(b)
 }
 
 // readRaw reads one value of any type and returns a copy of its text.
