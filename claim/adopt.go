@@ -213,10 +213,8 @@ func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
 		return nil
 	}
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var batch pgx.Batch // one transaction; the lock waits for claims in flight
-		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(handOverSQL, me, hold)
-		return 0, conn.SendBatch(ctx, &batch).Close()
+		_, err := afterClaims(ctx, conn, me, handOverSQL, hold)
+		return 0, err
 	})
 	if err != nil {
 		return fmt.Errorf("hand over: %w", err)

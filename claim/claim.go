@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -235,6 +234,9 @@ func sendable(payload []byte) (_ []byte, unfit string) {
 	return payload, ""
 }
 
+// raiseSQL makes the claims that dispatcher $1 with incarnation $2 has sent so far invalid.
+const raiseSQL = `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id = $1 AND incarnation = $2`
+
 // Resolve determines which rows a claim with an unknown outcome took. It first raises
 // the dispatcher's epoch, under a lock that waits until claims in flight have ended.
 // So the answer is final: a copy of the claim that arrives later takes nothing. If
@@ -242,7 +244,13 @@ func sendable(payload []byte) (_ []byte, unfit string) {
 // payload, because a payload that cannot be read must not hide the other rows.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	me := s.me.Load()
-	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, s.raiseEpoch(ctx, conn, me) })
+	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		epoch, err := afterClaims(ctx, conn, me, raiseSQL, s.config.Identity.Incarnation)
+		if err == nil {
+			s.epoch.Store(epoch)
+		}
+		return 0, err
+	})
 	if err != nil {
 		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
@@ -259,28 +267,4 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 		return s.rowByRow(&req, read)
 	}
 	return s.claimed(&req, rows, err)
-}
-
-// raiseEpoch makes every claim sent so far invalid. FOR UPDATE waits for the share
-// locks of claims in flight; a plain UPDATE would not wait. The statements are sent
-// together and form one transaction.
-func (s *Store) raiseEpoch(ctx context.Context, conn *pgx.Conn, me int32) error {
-	var (
-		batch pgx.Batch
-		epoch int32
-	)
-	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
-	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-	batch.Queue(`UPDATE dispatcherd.dispatchers SET epoch = epoch + 1
-		WHERE id = $1 AND incarnation = $2 RETURNING epoch`, me, s.config.Identity.Incarnation).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
-	err := conn.SendBatch(ctx, &batch).Close()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // the dispatcher was declared lost, so none of its claims can succeed
-	}
-	if err != nil {
-		return fmt.Errorf("raise the epoch: %w", err)
-	}
-	s.epoch.Store(epoch)
-	return nil
 }

@@ -39,30 +39,32 @@ type connection struct {
 	retryAt time.Time // no attempt to connect before then
 }
 
-// newConnection returns a connection with the settings of base, which Config.connConfig returns.
-func newConnection(c Config, base *pgx.ConnConfig, purpose string, statements statements) *connection {
-	l := &connection{config: base.Copy(), timeout: c.Timeout, observer: c.Observer, statements: statements,
-		trusted: idleTrusted, turn: make(chan struct{}, 1)}
-	l.config.RuntimeParams["application_name"] = c.applicationName(purpose)
-	l.turn <- struct{}{}
-	return l
-}
-
 // connections execute statements of one kind at the same time, one statement each. A
 // call uses the first free connection. So a dispatcher that sends one statement at a
 // time establishes only one connection.
 type connections []*connection
 
-func newConnections(c Config, base *pgx.ConnConfig, n int, purpose string, statements statements) (list connections) {
+// newConnections returns n connections with the settings of base, which Config.connConfig returns.
+func newConnections(c Config, base *pgx.ConnConfig, purpose string, n int, setup string, statements statements) (list connections) {
+	config := base.Copy()
+	config.RuntimeParams["application_name"] = c.applicationName(purpose)
 	for range n {
-		list = append(list, newConnection(c, base, purpose, statements))
+		l := &connection{config: config, timeout: c.Timeout, observer: c.Observer, statements: statements, setup: setup,
+			trusted: idleTrusted, turn: make(chan struct{}, 1)}
+		l.turn <- struct{}{}
+		list = append(list, l)
 	}
 	return list
 }
 
-// do runs f with the connection; see connections.do.
-func (l *connection) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return connections{l}.do(ctx, op, f)
+// Connection runs f with a connection to Postgres. f returns of how many rows it was.
+type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+
+// of returns a function that executes operations of one kind.
+func (list connections) of(op Operation) Connection {
+	return func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+		return list.do(ctx, op, f)
+	}
 }
 
 // do runs f with one of the connections and reports it. The wait for the connection and f
@@ -149,9 +151,6 @@ func (l *connection) connect(ctx context.Context) error {
 	l.used = time.Now()
 	return nil
 }
-
-// Connection runs f with a connection to Postgres. f returns of how many rows it was.
-type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
 
 // Collect reads rows with one statement.
 func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {

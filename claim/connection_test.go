@@ -15,7 +15,7 @@ func TestFirstFreeConnectionIsUsed(t *testing.T) {
 	c := Config{DSN: "postgres://localhost/x"}.withDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
-	list := newConnections(c, base, 3, "claim", nil)
+	list := newConnections(c, base, "claim", 3, "", nil)
 	take := func() *connection {
 		l, err := list.take(t.Context())
 		require.NoError(t, err)
@@ -44,8 +44,8 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 	}}.withDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
-	l := newConnection(c, base, "claim", nil)
-	defer l.close()
+	l := newConnections(c, base, "claim", 1, "", nil)
+	defer l[0].close()
 	require.NoError(t, l.do(t.Context(), OpClaim, func(ctx context.Context, _ *pgx.Conn) (int, error) {
 		runs, bounded := ctx.Deadline()
 		require.True(t, bounded)
@@ -70,8 +70,8 @@ func TestCancelledAttemptToConnectDoesNotDelayTheNextOne(t *testing.T) {
 	}}.withDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
-	l := newConnection(c, base, "lease", nil)
-	defer l.close()
+	l := newConnections(c, base, "lease", 1, "", nil)
+	defer l[0].close()
 	use := func(context.Context, *pgx.Conn) (int, error) { return 0, nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-dialling; cancel() }()

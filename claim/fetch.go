@@ -11,10 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// backfillTimeout bounds a backfill scan. The scan reads every dead index entry that
-// a held snapshot keeps, about a hundred million in two minutes.
-const backfillTimeout = 2 * time.Minute
-
 // Fetch reads the first rows of the lanes. It changes nothing, so its verdict is
 // never Unknown. A backfill scan has a connection of its own and runs at the same
 // time as other fetches. If Postgres cannot read a lane, for example because a page of the table is damaged, Fetch

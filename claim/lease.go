@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -267,17 +268,12 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	}
 	n := 0
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var batch pgx.Batch // one transaction; the lock waits for claims in flight
-		batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-		batch.Queue(
-			`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`,
-			me,
-		) // the dispatcher is marked as leaving, so that a release by another one counts no crash
-		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-			return 0, err
+		// The dispatcher is marked as leaving, so that a release by another one counts no crash.
+		_, err := afterClaims(ctx, conn, me,
+			`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`)
+		if err == nil {
+			n, err = s.release(ctx, conn, OpHeartbeat, me)
 		}
-		var err error
-		n, err = s.release(ctx, conn, OpHeartbeat, me)
 		return n, err
 	})
 	if err != nil {
@@ -285,6 +281,19 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 	}
 	s.me.Store(0)
 	return n, nil
+}
+
+// afterClaims executes a statement about dispatcher $1 after its claims that are in flight, and returns the epoch. FOR UPDATE waits for
+// the share locks that claims hold on the row; a plain UPDATE would not. Without a row the epoch is 0: none of its claims can succeed.
+func afterClaims(ctx context.Context, conn *pgx.Conn, me int32, sql string, args ...any) (epoch int32, err error) {
+	var batch pgx.Batch // one transaction
+	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
+	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
+	batch.Queue(sql+` RETURNING epoch`, slices.Concat([]any{me}, args)...).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
+	if err = conn.SendBatch(ctx, &batch).Close(); errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return epoch, err
 }
 
 // SetSubscribed opens or closes the notification gate. Producers notify while at

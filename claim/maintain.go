@@ -10,7 +10,7 @@ import (
 
 // RequestKeys returns the number of rows of request_keys, as Postgres estimates it.
 func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
-	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.Upkeep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		return 0, conn.QueryRow(ctx, `SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass)`).Scan(&n)
 	})
 	return n, err
@@ -33,7 +33,7 @@ FROM (SELECT b.opened_at FROM dispatcherd.batches b WHERE b.sealed_at IS NULL AN
 
 // Joins counts batches and messages to them.
 func (s *Store) Joins(ctx context.Context) (j Joins, err error) {
-	err = s.sweep.do(ctx, OpVacuum, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.Upkeep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var micros int64
 		err := conn.QueryRow(ctx, joinsSQL, 10_000).Scan(&j.Unsealed, &micros, &j.Ends, &j.Aside)
 		j.Oldest = time.Duration(micros) * time.Microsecond

@@ -66,14 +66,7 @@ WHERE dispatcherd.end_idle(ARRAY[id], 'cancelled', coalesce(nullif($2::text, '')
 // Asked returns the jobs that run under this dispatcher and for whose cancellation there is a request. A notification proves
 // nothing, because every session may NOTIFY.
 func (s *Store) Asked(ctx context.Context) (asked []dispatcherd.JobID, err error) {
-	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, err := conn.Query(ctx, askedSQL, s.me.Load())
-		if err == nil {
-			asked, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
-		}
-		return len(asked), err
-	})
-	return asked, err
+	return Collect(ctx, s.lease.of(OpHeartbeat), pgx.RowTo[dispatcherd.JobID], askedSQL, s.me.Load())
 }
 
 // refuse returns why a statement changed nothing.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,19 +17,21 @@ import (
 // run at the same time. Other calls of the same kind run one after the other. The store cannot claim
 // before [Store.Join].
 type Store struct {
-	config    Config
-	fetch     *connection
-	backfill  *connection // established by the first backfill scan
-	claim     connections
-	load      connections // established when the first large payload is claimed
-	finish    connections
-	spawn     connections // established when the first worker inserts children
-	adopt     *connection // established by the first adoption
-	lease     *connection // heartbeats, notification gate, progress
-	sweep     *connection // slow statements that must not delay a heartbeat
-	planning  *connection // statements of the controller; established when there are schedules to plan
-	admission *connection // its statements about jobs with keys
-	flows     *connection // steps of batches and flows
+	// Plan runs f with the connection for the statements of the controller, Admission for those about jobs with keys, Flows for
+	// the steps of batches and flows, and Upkeep for what may take long.
+	Plan, Admission, Flows, Upkeep Connection
+
+	config   Config
+	all      connections
+	fetch    connections
+	backfill connections // established by the first backfill scan
+	claim    connections
+	load     connections // established when the first large payload is claimed
+	finish   connections
+	spawn    connections // established when the first worker inserts children
+	adopt    connections // established by the first adoption
+	lease    connections // heartbeats, notification gate, progress
+	sweep    connections // slow statements that must not delay a heartbeat
 
 	me    atomic.Int32 // id of this run in dispatcherd.dispatchers, 0 = not joined
 	epoch atomic.Int32 // every claim names it; raised by Resolve
@@ -54,43 +55,34 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := func(purpose string, statements statements) *connection {
-		return newConnection(c, base, purpose, statements)
-	}
 	s := &Store{
-		config:     c,
-		fetch:      one("fetch", fetchStatements),
-		backfill:   one("backfill", fetchStatements),
-		claim:      newConnections(c, base, c.Claims, "claim", claimStatements),
-		load:       newConnections(c, base, Loads, "load", loadStatements),
-		finish:     newConnections(c, base, c.Finishes, "finish", finishStatements),
-		spawn:      newConnections(c, base, c.Spawns, "spawn", nil),
-		adopt:      one("adopt", adoptStatements),
-		lease:      one("lease", leaseStatements),
-		sweep:      one("sweep", nil),
-		planning:   one("schedules", nil),
-		admission:  one("limits", nil),
-		flows:      one("flows", nil),
-		records:    NewRecords(),
-		deferred:   newDeferred(),
-		refusals:   refusals{list: map[refusal]leftOut{}},
-		countSteps: countSteps,
+		config: c, records: NewRecords(), deferred: newDeferred(), refusals: refusals{list: map[refusal]leftOut{}}, countSteps: countSteps,
 	}
-	for _, l := range s.claim {
-		l.setup = fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
-		if c.AsyncClaims {
-			l.setup += "; SET synchronous_commit = off"
-		}
+	some := func(purpose string, n int, setup string, statements statements) connections {
+		list := newConnections(c, base, purpose, n, setup, statements)
+		s.all = append(s.all, list...)
+		return list
 	}
-	for _, l := range s.finish {
-		l.setup = fmt.Sprintf("SET lock_timeout = %d", finishPatience.Milliseconds())
+	claims := fmt.Sprintf("SET lock_timeout = %d", lockPatience.Milliseconds())
+	if c.AsyncClaims {
+		claims += "; SET synchronous_commit = off"
 	}
+	slow := fmt.Sprintf("SET statement_timeout = %d", (slowTimeout * 4 / 5).Milliseconds())
+	s.fetch = some("fetch", 1, "", fetchStatements)
+	s.backfill = some("backfill", 1, slow, fetchStatements)
+	s.claim = some("claim", c.Claims, claims, claimStatements)
+	s.load = some("load", Loads, "", loadStatements)
+	s.finish = some("finish", c.Finishes, fmt.Sprintf("SET lock_timeout = %d", finishPatience.Milliseconds()), finishStatements)
+	s.spawn = some("spawn", c.Spawns, "", nil)
+	s.adopt = some("adopt", 1, "", adoptStatements)
+	s.lease = some("lease", 1, "", leaseStatements)
+	s.sweep = some("sweep", 1, slow, nil)
+	s.backfill[0].timeout, s.sweep[0].timeout = slowTimeout, slowTimeout
+	s.Plan = some("schedules", 1, "", nil).of(OpPlan)
+	s.Admission = some("limits", 1, "", nil).of(OpAdmit)
 	// A step that a crash of Postgres loses is done again, because its messages are there again.
-	s.flows.setup = "SET synchronous_commit = off; SET statement_timeout = '1s'"
-	s.backfill.timeout = backfillTimeout
-	s.backfill.setup = fmt.Sprintf("SET statement_timeout = %d", (backfillTimeout * 4 / 5).Milliseconds())
-	s.sweep.timeout = sweepTimeout
-	s.sweep.setup = fmt.Sprintf("SET statement_timeout = %d", (sweepTimeout * 4 / 5).Milliseconds())
+	s.Flows = some("flows", 1, "SET synchronous_commit = off; SET statement_timeout = '1s'", nil).of(OpStep)
+	s.Upkeep = s.sweep.of(OpVacuum)
 	// sweep has no prepared statements, so it can connect without a schema.
 	err = s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		if err := s.checkPooler(ctx, conn); err != nil {
@@ -107,10 +99,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Close ends all connections. Calls in flight end first. Later calls are refused.
 func (s *Store) Close() {
-	for _, l := range slices.Concat(
-		s.claim, s.load, s.finish, s.spawn,
-		connections{s.fetch, s.backfill, s.adopt, s.lease, s.sweep, s.planning, s.admission, s.flows},
-	) {
+	for _, l := range s.all {
 		l.close()
 	}
 }
@@ -125,27 +114,6 @@ var ErrTransactionPool = errors.New("a connection pooler in transaction mode is 
 	"LISTEN, SET and prepared statements do not work through it; set pool_mode = session for this user or database (PgBouncer), " +
 	"or connect directly")
 
-// Plan runs f with the connection for the statements of the controller. f returns of how many
-// ticks or schedules it was.
-func (s *Store) Plan(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.planning.do(ctx, OpPlan, f)
-}
-
-// Admission runs f with the connection for the statements about jobs with keys. f returns of how many rows it was.
-func (s *Store) Admission(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.admission.do(ctx, OpAdmit, f)
-}
-
-// Flows runs f with the connection for the steps of batches and flows. f returns of how many it was.
-func (s *Store) Flows(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.flows.do(ctx, OpStep, f)
-}
-
-// Upkeep runs f with the connection for what may take long. f returns of how many rows it was.
-func (s *Store) Upkeep(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-	return s.sweep.do(ctx, OpVacuum, f)
-}
-
 // checkPooler returns ErrTransactionPool if the connection goes through a pooler in
 // transaction mode. A pooler reports another process id than the server. In
 // transaction mode it assigns the server process of one session to the next session
@@ -158,7 +126,7 @@ func (s *Store) checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil || pid == conn.PgConn().PID() {
 		return err
 	}
-	other, err := pgx.ConnectConfig(ctx, s.sweep.config)
+	other, err := pgx.ConnectConfig(ctx, s.sweep[0].config)
 	if err != nil {
 		return err
 	}

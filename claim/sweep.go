@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sweepTimeout bounds a scan of the whole hot table.
-const sweepTimeout = 2 * time.Minute
+// slowTimeout bounds a scan of the whole hot table, and a backfill scan, which reads every dead index entry that a held
+// snapshot keeps, about a hundred million in this time.
+const slowTimeout = 2 * time.Minute
 
 // whyReleased is the error of the attempts that a lost dispatcher ran.
 const whyReleased = "the dispatcher that ran it was lost"
@@ -24,7 +25,7 @@ const whyReleased = "the dispatcher that ran it was lost"
 // contract.HeartbeatResult.Lost is set.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	strays := 0
-	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, slowTimeout)
 	defer cancel()
 	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		var lost []int32

@@ -12,16 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
-// Connection runs f with a connection to Postgres. f returns of how many rows it was.
-type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
-
 // Store does steps of batches and flows in Postgres.
 type Store struct {
-	Do    Connection // of steps; a statement may take 1 s
-	Sweep Connection // of expiry
+	Do    claim.Connection // of steps; a statement may take 1 s
+	Sweep claim.Connection // of expiry
 }
 
 // roundsTime bounds the rounds of a step. A chain of nodes that are cancelled needs one round for each of them.
@@ -135,9 +133,9 @@ func (s *step) readMore(ctx context.Context, v *flow.View, unlinked []dispatcher
 // refused reports whether Postgres has refused a row that was released, for example because its payload is too large with the results that
 // it gets. Then the step is to be repeated: with one item, and after that it ends this row.
 func (s *step) refused(err error) bool {
-	var pg *pgconn.PgError
+	pg, ok := errors.AsType[*pgconn.PgError](err)
 	n := len(s.change.Release)
-	if !errors.As(err, &pg) || n == 0 || s.refuse.ID != 0 || !slices.Contains([]string{"22", "23", "54", "XX"}, pg.Code[:2]) {
+	if !ok || n == 0 || s.refuse.ID != 0 || !slices.Contains([]string{"22", "23", "54", "XX"}, pg.Code[:2]) {
 		return false
 	}
 	if n == 1 {
@@ -158,12 +156,7 @@ SELECT target FROM due WHERE target IS NOT NULL LIMIT 1000`
 
 // Due returns the first targets above an id that have messages.
 func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
-	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, dueSQL, after)
-		targets, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
-		return len(targets), err
-	})
-	return targets, err
+	return claim.Collect(ctx, s.Do, pgx.RowTo[dispatcherd.JobID], dueSQL, after)
 }
 
 // asideSQL sets target $1 aside because of $2. It waits for no lock.
