@@ -25,8 +25,8 @@ type Table interface {
 	Start(ctx context.Context, appVersion string) (schedule.Start, error)
 	// Load reads a page of schedules, in the order of their ids.
 	Load(ctx context.Context, after int64) ([]schedulestore.Row, error)
-	// Edits deletes the records of applied edits and reads further ones.
-	Edits(ctx context.Context, applied []schedulestore.Edit, again []int64) ([]schedulestore.Edit, error)
+	// Edits deletes records of edits and reads their schedules, and those of again.
+	Edits(ctx context.Context, again []int64) (edited map[int64]*schedulestore.Row, more bool, err error)
 	// Make makes ticks.
 	Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error)
 	// LastRuns reads the last runs of intervals.
@@ -78,9 +78,8 @@ type Controller struct {
 
 	beat       background.Beat // the last one
 	table      Table
-	plan       *schedule.Plan       // nil = not the controller, or not yet loaded
-	applied    []schedulestore.Edit // in the plan, with a record in the table
-	again      []int64              // schedules to read, also without a record
+	plan       *schedule.Plan // nil = not the controller, or not yet loaded
+	again      []int64        // schedules to read, also without a record
 	edited     bool
 	queued     map[int64]struct{}              // schedules with queued ticks
 	queueAt    time.Time                       // next read of queued ticks
@@ -150,7 +149,7 @@ func (c *Controller) Types() []string {
 
 // resign drops the plan.
 func (c *Controller) resign() {
-	c.plan, c.applied, c.again, c.queued, c.unreported, c.refused = nil, nil, nil, nil, nil, nil
+	c.plan, c.again, c.queued, c.unreported, c.refused = nil, nil, nil, nil, nil
 	c.waiting.Store(false)
 	c.Metrics.planned(nil)
 }

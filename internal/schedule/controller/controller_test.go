@@ -24,15 +24,14 @@ import (
 type table struct {
 	mu         sync.Mutex // orders the test before the statements, for the race detector
 	rows       map[int64]schedulestore.Row
-	records    []schedulestore.Edit
+	records    []int64        // edited schedules
 	ticked     map[string]int // ticks by occasion
 	missed     int
 	statements int
 	open       bool // a run is open
 	endedAt    time.Time
 	waiting    int
-	portion    int // records of edits that one statement reads; 0 = all
-	seq        int64
+	portion    int         // records of edits that one statement reads; 0 = all
 	endless    atomic.Bool // each statement finds another edit
 	locked     int64       // schedule whose record of an edit, and whose row, are locked
 	refused    int64       // schedule whose ticks Postgres refuses
@@ -79,33 +78,35 @@ func (f *table) Load(_ context.Context, after int64) (rows []schedulestore.Row, 
 	return rows, f.begin()
 }
 
-func (f *table) Edits(_ context.Context, applied []schedulestore.Edit, again []int64) (list []schedulestore.Edit, err error) {
+func (f *table) Edits(_ context.Context, again []int64) (edited map[int64]*schedulestore.Row, more bool, err error) {
 	f.published()
 	if err := f.begin(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if f.endless.Load() {
 		<-time.After(time.Millisecond)
-		f.seq++
-		f.records = append(f.records, schedulestore.Edit{Schedule: 9, Seq: f.seq})
+		f.records = append(f.records, 9)
 	}
-	f.records = slices.DeleteFunc(f.records, func(r schedulestore.Edit) bool {
-		return !f.deposed && r.Schedule != f.locked &&
-			slices.ContainsFunc(applied, func(e schedulestore.Edit) bool { return e.Schedule == r.Schedule && e.Seq == r.Seq })
-	})
-	list = append(list, f.records...)
-	if f.portion > 0 {
-		list = list[:min(f.portion, len(list))]
-	}
-	for _, id := range again {
-		list = append(list, schedulestore.Edit{Schedule: id})
-	}
-	for i := range list {
-		if row, ok := f.rows[list[i].Schedule]; ok {
-			list[i].Row = &row
+	edited = map[int64]*schedulestore.Row{}
+	read := func(id int64) {
+		edited[id] = nil
+		if row, ok := f.rows[id]; ok {
+			edited[id] = &row
 		}
 	}
-	return list, nil
+	f.records = slices.DeleteFunc(f.records, func(id int64) bool {
+		full := f.portion > 0 && len(edited) == f.portion
+		more = more || full
+		if f.deposed || id == f.locked || full {
+			return false
+		}
+		read(id)
+		return true
+	})
+	for _, id := range again {
+		read(id)
+	}
+	return edited, more || f.endless.Load(), nil
 }
 
 func (f *table) Make(_ context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {
@@ -392,7 +393,7 @@ func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
 		run(t, nil, func(b *bubble) {
 			b.rows[1] = cronRow(1, "* * * * *")
 			b.rows[2] = cronRow(2, "bad")
-			b.records = []schedulestore.Edit{{Schedule: 1, Seq: 1}, {Schedule: 2, Seq: 2}}
+			b.records = []int64{1, 2}
 			if notify {
 				b.runner.Wake(contract.EditsMade)
 			} else {
@@ -404,7 +405,7 @@ func TestEditsTakeEffectAfterANotificationOrAHeartbeat(t *testing.T) {
 			require.Len(t, b.problems, 1)
 			require.Contains(t, b.problems[0].Reason, "bad")
 			delete(b.rows, 1)
-			b.records = []schedulestore.Edit{{Schedule: 1, Seq: 3}}
+			b.records = []int64{1}
 			b.beat(1, true)
 			b.pass(5 * time.Minute)
 			require.Len(t, b.ticked, 1)
@@ -418,15 +419,20 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 		b.portion, b.locked = 2, 1
 		for id := int64(1); id <= 6; id++ {
 			b.rows[id] = cronRow(id, "* * * * *")
-			b.records = append(b.records, schedulestore.Edit{Schedule: id, Seq: id})
+			b.records = append(b.records, id)
 		}
 		b.runner.Wake(contract.EditsMade)
 		b.pass(editPause)
-		require.Equal(t, 6, b.plan.Len())
+		require.Equal(t, 5, b.plan.Len())
 		require.Len(t, b.records, 1)
 		before := b.statements
 		b.pass(30 * time.Second)
 		require.Equal(t, before, b.statements, "the record is read again after a heartbeat")
+		b.locked = 0
+		b.beat(1, true)
+		b.pass(editPause)
+		require.Equal(t, 6, b.plan.Len())
+		require.Empty(t, b.records)
 	})
 }
 
@@ -491,7 +497,7 @@ func TestQueuedTicksOfDeletedOrPausedSchedulesCostNoStatement(t *testing.T) {
 			if b.rows[1] = row; remove {
 				delete(b.rows, 1)
 			}
-			b.records = []schedulestore.Edit{{Schedule: 1, Seq: 1}}
+			b.records = []int64{1}
 			b.beat(1, true)
 			b.pass(editPause)
 			before := b.statements
@@ -517,7 +523,7 @@ func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
 		edit := b.rows[3]
 		for edit.Version = 2; edit.Version < 5; edit.Version++ {
 			b.rows[3] = edit
-			b.records = append(b.records, schedulestore.Edit{Schedule: 3, Seq: edit.Version})
+			b.records = append(b.records, 3)
 			b.beat(2, true)
 			b.pass(time.Second)
 		}
@@ -527,7 +533,7 @@ func TestSchedulesBeyondTheBoundWaitForADeletion(t *testing.T) {
 		last.Error = b.problems[0].Reason
 		b.rows[3] = last
 		delete(b.rows, 1)
-		b.records = append(b.records, schedulestore.Edit{Schedule: 1, Seq: 1})
+		b.records = append(b.records, 1)
 		b.beat(2, true)
 		b.pass(fillPause + 2*time.Minute)
 		require.NotEmpty(t, b.ticked)

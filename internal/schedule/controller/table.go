@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -151,29 +152,21 @@ func (c *Controller) report(ctx context.Context) error {
 }
 
 // readEdits adopts a portion of edits. The next rounds read the others, so ticks do not wait for
-// all of them. A record that remains although it was adopted is locked, or this dispatcher is no
-// longer the controller. The next heartbeat says so.
+// all of them. After an error, a comparison with the table finds those whose records were deleted.
 func (c *Controller) readEdits(ctx context.Context) error {
-	edits, err := c.table.Edits(ctx, c.applied, c.again)
+	edited, more, err := c.table.Edits(ctx, c.again)
 	if err != nil {
+		c.resyncAt = time.Time{}
 		return err
 	}
-	adopted := map[int64]int64{} // sequence numbers by schedule
-	for _, e := range c.applied {
-		adopted[e.Schedule] = e.Seq
-	}
-	c.edited, c.again = false, nil
-	for _, e := range edits {
-		if e.Row == nil {
-			c.remove(c.plan, e.Schedule)
+	c.edited, c.again = more, nil
+	for _, id := range slices.Sorted(maps.Keys(edited)) {
+		if row := edited[id]; row != nil {
+			c.set(c.plan, row)
 		} else {
-			c.set(c.plan, e.Row)
-		}
-		if e.Seq != adopted[e.Schedule] {
-			c.edited = true
+			c.remove(c.plan, id)
 		}
 	}
-	c.applied = slices.DeleteFunc(edits, func(e schedulestore.Edit) bool { return e.Seq == 0 })
 	return nil
 }
 

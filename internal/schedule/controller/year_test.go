@@ -125,12 +125,12 @@ func (f faulty) Load(ctx context.Context, after int64) ([]schedulestore.Row, err
 	return f.Table.Load(ctx, after)
 }
 
-func (f faulty) Edits(ctx context.Context, applied []schedulestore.Edit, again []int64) ([]schedulestore.Edit, error) {
+func (f faulty) Edits(ctx context.Context, again []int64) (edited map[int64]*schedulestore.Row, more bool, err error) {
 	if err := f.before(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	edits, _ := f.Table.Edits(ctx, applied, again) // the fake returns no error
-	return edits, f.after()
+	edited, more, _ = f.Table.Edits(ctx, again) // the fake returns no error
+	return edited, more, f.after()
 }
 
 func (f faulty) Make(ctx context.Context, ticks []schedule.Tick) ([]contract.MadeTick, error) {

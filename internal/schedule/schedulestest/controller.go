@@ -3,6 +3,7 @@ package schedulestest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,27 +60,24 @@ func (c Controller) Load(_ context.Context, after int64) (rows []schedulestore.R
 	return rows, nil
 }
 
-// Edits deletes the records of applied edits and reads further ones.
-func (c Controller) Edits(_ context.Context, applied []schedulestore.Edit, again []int64) (list []schedulestore.Edit, err error) {
+// Edits deletes records of edits and reads their schedules, and those of again.
+func (c Controller) Edits(_ context.Context, again []int64) (edited map[int64]*schedulestore.Row, more bool, err error) {
 	role := c.lock()
 	defer c.Tables.mu.Unlock()
-	for _, e := range applied {
-		if role && c.Tables.edits[e.Schedule] == e.Seq {
-			delete(c.Tables.edits, e.Schedule)
+	ids := slices.Clone(again)
+	if role {
+		records := slices.Sorted(maps.Keys(c.Tables.edits))
+		more = len(records) > most
+		for _, id := range records[:min(len(records), most)] {
+			delete(c.Tables.edits, id)
+			ids = append(ids, id)
 		}
 	}
-	for id, seq := range c.Tables.edits { // order-free: sorted below
-		list = append(list, schedulestore.Edit{Schedule: id, Seq: seq})
+	edited = make(map[int64]*schedulestore.Row, len(ids))
+	for _, id := range ids {
+		edited[id] = c.Tables.read(id)
 	}
-	slices.SortFunc(list, func(a, b schedulestore.Edit) int { return cmp.Compare(a.Schedule, b.Schedule) })
-	list = list[:min(len(list), most)]
-	for _, id := range again {
-		list = append(list, schedulestore.Edit{Schedule: id})
-	}
-	for i := range list {
-		list[i].Row = c.Tables.read(list[i].Schedule)
-	}
-	return list, nil
+	return edited, more, nil
 }
 
 // Make makes ticks.

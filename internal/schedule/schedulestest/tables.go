@@ -75,8 +75,7 @@ type Tables struct {
 	history    map[int64]*history // by schedule
 	jobs       map[int64]*job     // that have not ended
 	lastJob    int64
-	edits      map[int64]int64 // sequence numbers by schedule
-	seq        int64
+	edits      map[int64]bool  // records of edits
 	founders   map[int32]int32 // by dispatcher
 	dispatcher int32
 	term       int64
@@ -107,7 +106,7 @@ func New(clock func() time.Time) *Tables {
 		rows:     map[int64]schedulestore.Row{},
 		history:  map[int64]*history{},
 		jobs:     map[int64]*job{},
-		edits:    map[int64]int64{},
+		edits:    map[int64]bool{},
 		founders: map[int32]int32{},
 	}
 }
@@ -168,8 +167,7 @@ func (t *Tables) Delete(id int64) {
 }
 
 func (t *Tables) edited(id int64) {
-	t.seq++
-	t.edits[id] = t.seq
+	t.edits[id] = true
 	e := Event{Change: Edited, Schedule: id, Overlap: t.history[id].overlap}
 	if row, ok := t.rows[id]; ok {
 		e.Row = &row

@@ -79,70 +79,40 @@ func (c Controller) WorkerTypes(ctx context.Context) (types []string, err error)
 	return claim.Collect(ctx, c.Do, pgx.RowTo[string], `SELECT DISTINCT type::text FROM dispatcherd.schedules WHERE kind = 'startup-worker'`)
 }
 
-// Edit names an edited schedule.
-type Edit struct {
-	Schedule, Seq int64
-	Row           *Row // nil = the schedule was deleted
-}
-
-// editsMost bounds the edits that one statement reads.
+// editsMost bounds the records of edits that one call reads.
 const editsMost = 1000
 
-// Edits deletes the records of edits that the plan contains, and reads further ones. Only the controller of the term deletes records, and
-// tells the other dispatchers by edits_read. A schedule that was edited again keeps its record. The result
-// also contains the schedules of again, with sequence number 0.
-func (c Controller) Edits(ctx context.Context, applied []Edit, again []int64) (edits []Edit, err error) {
-	ids, seqs := make([]int64, len(applied)), make([]int64, len(applied))
-	for i, e := range applied {
-		ids[i], seqs[i] = e.Schedule, e.Seq
-	}
+// Edits deletes records of edits, and then reads the schedules that they name and those of again, by id; nil = the schedule was deleted.
+// more says that there may be further records. Only the controller of the term deletes records, and tells the other dispatchers by
+// edits_read. It leaves out records that an open transaction changes. After an error the records may be deleted.
+func (c Controller) Edits(ctx context.Context, again []int64) (edited map[int64]*Row, more bool, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var batch pgx.Batch
-		if len(applied) > 0 {
-			batch.Queue(`WITH role AS (
-				UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint RETURNING term
-			), gone AS MATERIALIZED (
-				SELECT e.target FROM unnest($3::bigint[], $4::bigint[]) AS a (id, seq)
-				JOIN dispatcherd.operations e ON e.kind = 'schedule_edited' AND e.target = a.id AND e.id = a.seq
-				WHERE EXISTS (SELECT FROM role) ORDER BY 1 FOR UPDATE OF e SKIP LOCKED
-			) DELETE FROM dispatcherd.operations e USING gone g WHERE e.kind = 'schedule_edited' AND e.target = g.target`,
-				c.Dispatcher, c.Term, ids, seqs)
-		}
-		batch.Queue(`SELECT target, id FROM dispatcherd.operations WHERE kind = 'schedule_edited' ORDER BY target LIMIT $1`, editsMost).
-			Query(func(rows pgx.Rows) error {
-				edits, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Edit, err error) { return e, row.Scan(&e.Schedule, &e.Seq) })
-				return err
-			})
-		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		found, _ := conn.Query(ctx, `WITH role AS (
+				UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint
+					AND EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited') RETURNING term
+			), read AS MATERIALIZED (
+				SELECT e.ctid FROM dispatcherd.operations e WHERE e.kind = 'schedule_edited' AND EXISTS (SELECT FROM role)
+				ORDER BY e.target LIMIT $3 FOR UPDATE SKIP LOCKED
+			) DELETE FROM dispatcherd.operations WHERE ctid = ANY (ARRAY (SELECT ctid FROM read)) RETURNING target`,
+			c.Dispatcher, c.Term, editsMost)
+		ids, err := pgx.CollectRows(found, pgx.RowTo[int64])
+		more = len(ids) == editsMost
+		ids = append(ids, again...)
+		if err != nil || len(ids) == 0 {
 			return 0, err
 		}
-		for _, id := range again {
-			edits = append(edits, Edit{Schedule: id})
+		edited = make(map[int64]*Row, len(ids))
+		for _, id := range ids {
+			edited[id] = nil
 		}
-		if len(edits) == 0 {
-			return 0, nil
+		found, _ = conn.Query(ctx, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id = ANY ($1::bigint[])`, ids)
+		rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[Row])
+		for _, row := range rows {
+			edited[row.ID] = row
 		}
-		return len(edits), readRows(ctx, conn, edits)
+		return len(ids), err
 	})
-	return edits, err
-}
-
-// readRows reads the schedules of edits. It must use a later snapshot than the read of the edits.
-func readRows(ctx context.Context, conn *pgx.Conn, edits []Edit) error {
-	ids := make([]int64, len(edits))
-	for i, e := range edits {
-		ids[i] = e.Schedule
-	}
-	found, _ := conn.Query(ctx, `SELECT `+rowColumns+` FROM unnest($1::bigint[]) AS i (id) JOIN dispatcherd.schedules s ON s.id = i.id`, ids)
-	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[Row])
-	byID := make(map[int64]*Row, len(rows))
-	for _, row := range rows {
-		byID[row.ID] = row
-	}
-	for i := range edits {
-		edits[i].Row = byID[edits[i].Schedule]
-	}
-	return err
+	return edited, more, err
 }
 
 // MaxTicks bounds the ticks of one statement.
