@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
-	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -27,17 +26,19 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"requests":               func(c *Core) { c.quotas.Requests.Add("", 1) },
 		"reserved slots":         func(c *Core) { c.reserved++ },
 		"jobs of a type":         func(c *Core) { c.types[0].inHand++ },
-		"mark of a queue":        func(c *Core) { c.types[0].requests = backlog.LevelSet{}; c.requesting.Set(0, false) },
-		"mark of a type":         func(c *Core) { c.requesting.Set(0, false) },
-		"mark of a dirty type":   func(c *Core) { c.dirty = append(c.dirty, 1) },
-		"types of the slots":     func(c *Core) { c.quotas.SlotTypes.Add("", 1) },
-		"user of a slot":         func(c *Core) { c.sessions[1].user = "other" },
-		"user of a type":         func(c *Core) { c.types[0].user = "other" },
-		"user of a request":      func(c *Core) { c.jobs[-3].request.user = "other" },
-		"position in a session":  func(c *Core) { c.slots[0].at = 1 },
+		"empty queue": func(c *Core) {
+			c.types[0].demand = append(c.types[0].demand, &requestQueue{})
+			c.requesting.Set(0, true)
+		},
+		"mark of a type":        func(c *Core) { c.requesting.Set(0, false) },
+		"mark of a dirty type":  func(c *Core) { c.dirty = append(c.dirty, 1) },
+		"types of the slots":    func(c *Core) { c.quotas.SlotTypes.Add("", 1) },
+		"user of a slot":        func(c *Core) { c.sessions[1].user = "other" },
+		"user of a type":        func(c *Core) { c.types[0].user = "other" },
+		"user of a request":     func(c *Core) { c.jobs[-3].request.user = "other" },
+		"position in a session": func(c *Core) { c.slots[0].at = 1 },
 		"type is not dirty": func(c *Core) {
-			c.types[1].demand = []requestQueue{{&job{id: -9}}}
-			c.types[1].requests.Put(0, true)
+			c.types[1].demand = requestQueues{{typ: 1, requests: []*job{{id: -9}}}}
 			c.requesting.Set(1, true)
 		},
 		"position of an alarm": func(c *Core) { c.alarms[0].alarm = 2 },

@@ -233,10 +233,17 @@ type requestData struct {
 	waitsSince   timing.Instant // when it was queued, or queued again
 }
 
-// requestQueue contains the waiting on-demand requests of one type, priority and duration class in
-// order of arrival, then by descending id. All requests of a queue age in the same way, so this
+// requestQueue contains the waiting on-demand requests of one type, priority and duration class, and of one session
+// if they are pinned, in order of arrival, then by descending id. All requests of a queue age in the same way, so this
 // is also the order of their scores. Limits.Requests bounds its length.
-type requestQueue []*job
+type requestQueue struct {
+	typ      slotindex.TypeID
+	level    int
+	requests []*job
+}
+
+// requestQueues are the queues of a type, or of a session, that are not empty, in no order.
+type requestQueues []*requestQueue
 
 // slot contains the data of a slot that the index does not have.
 type slot struct {
@@ -260,7 +267,9 @@ type session struct {
 	notResumable bool                 // the worker does not resume its jobs after the session
 	undecided    int                  // number of its undecided resume offers
 	moreOffers   bool                 // further offers follow, which undecided counts as one
-	pinned       pinnedRequests
+	pinned       requestQueues        // the waiting requests that are pinned to it
+	pinsDirty    bool                 // in pins.dirty
+	pinsCheck    bool                 // in pins.check
 }
 
 // lostJob is a job on a slot whose session has ended.
@@ -280,18 +289,17 @@ type sessionEnd struct {
 // typeState is what the Core knows about a type, in addition to slots and pending
 // rows.
 type typeState struct {
-	demand     []requestQueue   // by level, as many as were needed
-	requests   backlog.LevelSet // the queues of demand that are not empty
-	durations  *typeDurations   // nil while expected durations do not count
-	urgent     bool             // a request was queued since the last pass; an urgent type is also dirty
-	limit      time.Duration    // timeout of attempts whose row has none
-	user       string           // the user that made it known
-	lostAt     timing.Instant   // when its last slot was removed
-	known      bool             // the Core holds the type in the index and in the backlog
-	reasons    typeWaits        // why its jobs waited
-	otherSlots int32            // slots of other dispatchers that support the type
-	inHand     int32            // jobs in hand
-	pinned     int32            // of these, waiting requests that are pinned
+	demand     requestQueues  // the waiting requests that are not pinned
+	durations  *typeDurations // nil while expected durations do not count
+	urgent     bool           // a request was queued since the last pass; an urgent type is also dirty
+	limit      time.Duration  // timeout of attempts whose row has none
+	user       string         // the user that made it known
+	lostAt     timing.Instant // when its last slot was removed
+	known      bool           // the Core holds the type in the index and in the backlog
+	reasons    typeWaits      // why its jobs waited
+	otherSlots int32          // slots of other dispatchers that support the type
+	inHand     int32          // jobs in hand
+	pinned     int32          // of these, waiting requests that are pinned
 
 	pausedUntil timing.Instant // its rows are not placed before; see refusedPause
 }
@@ -299,7 +307,7 @@ type typeState struct {
 // waits reports whether a job of the type waits. The job is a request, or a row
 // that the backlog knows or expects.
 func (c *Core) waits(t slotindex.TypeID) bool {
-	return !c.types[t].requests.Empty() || c.backlog.WaitingClasses(t) != 0
+	return len(c.types[t].demand) > 0 || c.backlog.WaitingClasses(t) != 0
 }
 
 // touch marks a type as dirty: the type may have both a free slot and a waiting
@@ -446,9 +454,9 @@ type head struct {
 	backlog.Lane
 
 	score   scoring.Milli
-	arrival int64    // milliseconds on the Instant axis
-	number  int64    // the id without its sign
-	pin     *session // of a pinned request
+	arrival int64 // milliseconds on the Instant axis
+	number  int64 // the id without its sign
+	request *job  // nil for a row
 	mode    dispatcherd.Mode
 	bound   bool // the head is the upper bound of a lane whose next row is not known
 }

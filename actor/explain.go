@@ -84,30 +84,17 @@ const (
 // explainer computes an explanation in portions.
 type explainer struct {
 	Explanation
+	*portions[struct{}]
 
-	q        Inquiry
-	rankOnly bool // only Rank and Waiting are computed
+	q     Inquiry
+	asked asked // at the begin of the portion
+	job   *job  // likewise; nil if it is not in hand
 
-	work    int               // work that is left for the current portion
-	visited int               // classes of the job's type that are visited
-	free    int               // free slots in them
-	rivals  slotindex.TypeMap // the types that share a slot with the job's type
-
-	at        rankPosition
-	ahead     []head // the first jobs of Competing, in order
-	unknown   bool   // unread jobs may rank before the job as well
-	claimable int    // the largest number of rows before the job that can have a slot; each needs an entry of the next claim
-}
-
-// rankPosition is how far an explainer has counted the jobs that rank before a job.
-type rankPosition struct {
-	typ     slotindex.TypeID
-	lanes   bool         // the lanes of the type are counted
-	rows    int          // number of their rows that rank before the job
-	level   int          // of the queue that is counted next
-	last    requestPlace // of this queue: the last request that was counted
-	classes int          // classes of the type whose free slots are counted
-	free    int          // number of these slots
+	free      int               // free slots of the job's type
+	rivals    slotindex.TypeMap // the types that share a slot with the job's type
+	ahead     []head            // the first jobs of Competing, in order
+	unknown   bool              // unread jobs may rank before the job as well
+	claimable int               // the largest number of rows before the job that can have a slot; each needs an entry of the next claim
 }
 
 // asked is the job that is being explained.
@@ -129,53 +116,53 @@ func (c *Core) ageOfRow(q Inquiry, k contract.Key) (age int64, known bool) {
 }
 
 // Explain says why a job does not run, or where the job runs.
-func Explain(q Inquiry, asker Asker) Explanation { return explain(&explainer{q: q}, asker) }
+func Explain(q Inquiry, asker Asker) Explanation {
+	return explain(q, asker, func(c *Core, e *explainer) {
+		c.visitSlots(e)
+		if e.waits() {
+			c.countAhead(e)
+		}
+	}, (*Core).explainJob)
+}
 
 // RankOfRequest returns the rank of a waiting request among the waiting jobs of its
 // type that are known here. Rank 1 is the next job. waits is the number of these
 // jobs. ok is false if the request does not wait.
 func RankOfRequest(id dispatcherd.JobID, asker Asker) (rank, waits int, ok bool) {
-	x := explain(&explainer{q: Inquiry{ID: id}, rankOnly: true}, asker)
+	x := explain(Inquiry{ID: id}, asker, func(c *Core, e *explainer) {
+		if e.job != nil && e.waits() {
+			c.countType(e, e.asked.Type)
+		}
+	}, func(_ *Core, e *explainer) {
+		if e.Rank++; e.job == nil || !e.waits() {
+			e.Explanation = Explanation{}
+		}
+	})
 	return x.Rank, x.Waiting, x.Rank > 0
 }
 
-func explain(e *explainer, asker Asker) Explanation {
-	for complete := false; !complete; {
-		if !asker.Ask(func(c *Core) { complete = c.explainPart(e) }) {
-			return Explanation{}
+// explain lets count run in portions, and then complete without a pause.
+func explain(q Inquiry, asker Asker, count, complete func(*Core, *explainer)) Explanation {
+	e := &explainer{q: q}
+	_, ok := inPortions(asker, func(c *Core, p *portions[struct{}]) {
+		e.portions, p.resumed = p, func() { c.identify(e) }
+		c.identify(e)
+		if count(c, e); p.spend(0) {
+			complete(c, e)
 		}
+	})
+	if !ok {
+		return Explanation{}
 	}
 	return e.Explanation
 }
 
-// explainPart computes the next portion of an explanation. It reports whether the
-// explanation is complete.
-func (c *Core) explainPart(e *explainer) (complete bool) {
-	e.work = c.cfg.Limits.StepWork
-	a, j := c.identify(e.q)
-	a.score = c.termsOf(&a).Total()
-	waits := j == nil || j.state == stateWaiting
-	switch {
-	case e.rankOnly:
-		if j == nil || !waits {
-			e.Explanation = Explanation{}
-			return true
-		}
-		e.at.typ = a.Type
-		if complete = c.countType(e, &a); complete {
-			e.Rank++
-		}
-		return complete
-	case a.known && !c.visitSlots(e, a.Type), waits && !c.countAhead(e, &a):
-		return false
-	}
-	c.explainJob(e, &a, j)
-	return true
-}
+// waits reports whether the job waits.
+func (e *explainer) waits() bool { return e.job == nil || e.job.state == stateWaiting }
 
 // explainJob completes an explanation, after everything is counted.
-func (c *Core) explainJob(e *explainer, a *asked, j *job) {
-	x := &e.Explanation
+func (c *Core) explainJob(e *explainer) {
+	x, a, j := &e.Explanation, &e.asked, e.job
 	age := int64(c.now) - a.arrival + c.penaltyMS(a.NonLocal)
 	x.Mode, x.Type, x.Priority, x.Age = a.mode, e.q.Type, a.Priority, msDuration(max(0, age))
 	if a.known {
@@ -190,7 +177,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 	}
 	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.termsOf(a)
-	if j != nil && j.state != stateWaiting {
+	if !e.waits() {
 		x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Competing, x.AtLeast = 0, 0, 0, 0, 0, false
 		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
@@ -220,7 +207,7 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 		}
 	}
 	x.SetAside = c.asideReason(e.q.ID, a.Type, a.known && a.mode == dispatcherd.Queued)
-	c.completeRank(e, a)
+	c.completeRank(e)
 	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
 	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
 		x.Slot = 0
@@ -228,8 +215,8 @@ func (c *Core) explainJob(e *explainer, a *asked, j *job) {
 }
 
 // identify finds the job in hand, or uses the columns of the row.
-func (c *Core) identify(q Inquiry) (asked, *job) {
-	j := c.jobs[q.ID]
+func (c *Core) identify(e *explainer) {
+	q, j := e.q, c.jobs[e.q.ID]
 	a := asked{key: contract.Key{RunAt: q.RunAt, ID: q.ID}}
 	a.Priority, a.Class, a.mode, a.number = q.Priority, q.Class, dispatcherd.Queued, int64(q.ID)
 	a.Type, a.known = c.index.Lookup(q.Type)
@@ -246,7 +233,9 @@ func (c *Core) identify(q Inquiry) (asked, *job) {
 		}
 		a.arrival += c.penaltyMS(a.NonLocal)
 	}
-	return a, j
+	a.score = c.termsOf(&a).Total()
+	e.asked, e.job = a, j
+	e.rescore(c)
 }
 
 // termsOf returns the score of a.
@@ -266,95 +255,74 @@ func (c *Core) capacityOf(a *asked) int {
 	return 0
 }
 
-// visitSlots visits the classes of a type: it counts their free slots and their types,
-// and lists some of their slots. It reports whether all classes are visited.
-func (c *Core) visitSlots(e *explainer, t slotindex.TypeID) (complete bool) {
-	e.rivals.Set(t, true)
-	for ; e.visited < c.index.Classes(t); e.visited++ {
-		if e.work <= 0 {
-			return false
-		}
-		set := c.index.TypesAt(t, e.visited)
+// visitSlots visits the classes of the job's type: it counts their free slots and their types,
+// and lists some of their slots.
+func (c *Core) visitSlots(e *explainer) {
+	a := &e.asked
+	if a.known {
+		e.rivals.Set(a.Type, true)
+	}
+	for i := 0; a.known && i < c.index.Classes(a.Type); i++ {
+		set := c.index.TypesAt(a.Type, i)
 		e.rivals.Add(set)
-		e.free += c.index.FreeAt(t, e.visited)
-		e.work -= 1 + len(set)
+		e.free += c.index.FreeAt(a.Type, i)
 		var names []string // the same for all slots of the class
-		slots := c.index.SlotsAt(t, e.visited)
+		slots := c.index.SlotsAt(a.Type, i)
 		for _, ref := range slots[:min(len(slots), explainedSlots-len(e.Slots))] {
 			info := c.slotInfo(ref, names)
 			names = info.Types
 			e.Slots = append(e.Slots, info)
-			e.work -= jobWork
+			e.left -= jobWork
 		}
-		e.work -= len(names)
+		if !e.spend(1 + len(set) + len(names)) {
+			return
+		}
 	}
-	return true
 }
 
-// countAhead counts the jobs that rank before a.
-func (c *Core) countAhead(e *explainer, a *asked) (complete bool) {
-	e.rescore(c)
+// countAhead counts the jobs that rank before the job.
+func (c *Core) countAhead(e *explainer) {
 	open := c.queuedOpen()
-	for int(e.at.typ) < len(c.types) {
-		if e.work <= 0 {
-			return false
+	for t := slotindex.TypeID(0); int(t) < len(c.types) && e.spend(1); t++ {
+		e.AtLeast = e.AtLeast || c.backlog.Shared(t) // only some of the rows of these lanes are known here
+		if !c.waits(t) {
+			continue
 		}
-		if !e.at.lanes { // otherwise it was begun in an earlier portion
-			e.work--
+		rows, free := c.countType(e, t), 0
+		for i := 0; open && free < rows && e.spend(1) && c.index.HasFree(t) && i < c.index.Classes(t); i++ {
+			free += c.index.FreeAt(t, i)
 		}
-		e.AtLeast = e.AtLeast || c.backlog.Shared(e.at.typ) // only some of the rows of these lanes are known here
-		if c.waits(e.at.typ) && (!c.countType(e, a) || open && !c.countClaimable(e)) {
-			return false
-		}
-		e.at = rankPosition{typ: e.at.typ + 1}
+		e.claimable += min(rows, free)
 	}
-	return true
 }
 
-// countType counts the jobs of the current type that rank before a.
-func (c *Core) countType(e *explainer, a *asked) (complete bool) {
-	r := &e.at
-	if !r.lanes {
-		for classes := c.backlog.WaitingClasses(r.typ); classes != 0; classes = classes.Rest() {
-			for lanes := c.backlog.Waiting(r.typ, classes.First()); lanes != 0; lanes = lanes.Rest() {
-				c.countLane(e, a, lanes.First(r.typ, classes.First()))
+// countType counts the jobs of a type that rank before the job, and returns how many of them are rows.
+func (c *Core) countType(e *explainer, t slotindex.TypeID) (rows int) {
+	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
+		for lanes := c.backlog.Waiting(t, classes.First()); lanes != 0; lanes = lanes.Rest() {
+			rows += c.countLane(e, lanes.First(t, classes.First()))
+		}
+	}
+	for _, q := range slices.Clone(c.types[t].demand) {
+		n := 0
+		for j := range q.inOrder() {
+			h := c.headOf(j)
+			if !h.before(&e.asked.head) {
+				break
+			}
+			e.note(&h)
+			n++
+			if !e.spend(2) {
+				return rows
 			}
 		}
-		r.lanes = true
+		e.count(t, n, len(q.requests))
 	}
-	for ; r.level < backlog.Levels; r.level, r.last = r.level+1, (requestPlace{}) {
-		level, ok := c.types[r.typ].requests.Next(r.level)
-		if !ok {
-			return true
-		}
-		if level > r.level {
-			r.level, r.last = level, requestPlace{}
-		}
-		if !c.countQueue(e, a) {
-			return false
-		}
-	}
-	return true
-}
-
-// countClaimable counts how many of the rows of the current type that rank before a can
-// have a slot. It reports whether they are counted.
-func (c *Core) countClaimable(e *explainer) (complete bool) {
-	r := &e.at
-	for c.index.HasFree(r.typ) && r.classes < c.index.Classes(r.typ) && r.free < r.rows {
-		if e.work <= 0 {
-			return false
-		}
-		e.work--
-		r.free += c.index.FreeAt(r.typ, r.classes)
-		r.classes++
-	}
-	e.claimable += min(r.rows, r.free)
-	return true
+	return rows
 }
 
 // completeRank completes the ranks and describes rivals.
-func (c *Core) completeRank(e *explainer, a *asked) {
+func (c *Core) completeRank(e *explainer) {
 	x := &e.Explanation
 	x.AtLeast = x.AtLeast || x.Capacity == 0 // no row of a type without slots is read
 	x.Rank, x.RankAll = x.Rank+1, x.RankAll+1
@@ -362,19 +330,19 @@ func (c *Core) completeRank(e *explainer, a *asked) {
 		x.Waiting, x.WaitingAll = max(x.Waiting, x.Rank), max(x.WaitingAll, x.RankAll)
 	}
 	for i := range e.ahead {
-		x.Ahead = append(x.Ahead, c.rival(a, &e.ahead[i]))
+		x.Ahead = append(x.Ahead, c.rival(&e.asked, &e.ahead[i]))
 	}
 }
 
-// count adds jobs of the current type that wait. n of them rank before a.
-func (e *explainer) count(a *asked, n, all int) {
+// count adds jobs of a type that wait. n of them rank before the job.
+func (e *explainer) count(t slotindex.TypeID, n, all int) {
 	e.RankAll += n
 	e.WaitingAll += all
-	if a.known && e.at.typ == a.Type {
+	if e.asked.known && t == e.asked.Type {
 		e.Rank += n
 		e.Waiting += all
 	}
-	if e.rivals.Has(e.at.typ) {
+	if e.rivals.Has(t) {
 		e.Competing += n
 	}
 }
@@ -399,9 +367,9 @@ func (e *explainer) rescore(c *Core) {
 	slices.SortFunc(e.ahead, compareHeads)
 }
 
-// countLane counts the candidates of a lane, and those that rank before a.
-func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
-	l := c.backlog.State(r)
+// countLane counts the candidates of a lane, and returns how many rank before the job.
+func (c *Core) countLane(e *explainer, r backlog.Lane) int {
+	l, a := c.backlog.State(r), &e.asked
 	keys := l.Keys
 	own := a.known && a.mode == dispatcherd.Queued && r == a.Lane
 	n := sort.Search(len(keys), func(i int) bool {
@@ -411,45 +379,23 @@ func (c *Core) countLane(e *explainer, a *asked, r backlog.Lane) {
 		h := c.rowHead(r, keys[i])
 		return !h.before(&a.head)
 	})
-	e.work -= 2 * jobWork
+	e.left -= 2 * jobWork
 	for i := range n {
 		if h := c.rowHead(r, keys[i]); !e.note(&h) {
 			break
 		}
-		e.work--
+		e.left--
 	}
-	e.at.rows += n
-	e.count(a, n, len(keys))
+	e.count(r.Type, n, len(keys))
 	if !l.More || n < len(keys) || r.NonLocal {
-		return
+		return n
 	}
 	h := c.rowHead(r, l.Cursor)
 	if own && l.Cursor.Less(a.key) || !own && h.before(&a.head) { // Postgres may contain more rows that rank before a
 		e.AtLeast = true
 		e.unknown = e.unknown || e.rivals.Has(r.Type)
 	}
-}
-
-// countQueue is like countLane, for a queue of requests. It reports whether it is complete.
-func (c *Core) countQueue(e *explainer, a *asked) (complete bool) {
-	r, n := &e.at, 0
-	q := c.types[r.typ].demand[r.level]
-	for _, j := range q[q.through(r.last):] {
-		h := c.headOf(j)
-		if !h.before(&a.head) {
-			break
-		}
-		if e.work <= 0 {
-			e.count(a, n, 0)
-			return false
-		}
-		e.work -= 2
-		e.note(&h)
-		r.last = j.request.requestPlace
-		n++
-	}
-	e.count(a, n, len(q))
-	return true
+	return n
 }
 
 // rival describes a job that ranks before a, and computes when a overtakes it.

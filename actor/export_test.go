@@ -26,3 +26,5 @@ func (c *Core) RankOfRequest(id dispatcherd.JobID) (rank, waits int, ok bool) {
 
 // sessionIDs returns the ids of the open sessions in ascending order.
 func (c *Core) sessionIDs() []dispatcherd.SessionID { return slices.Sorted(maps.Keys(c.sessions)) }
+
+const priorities = int(dispatcherd.MaxPriority) + 1

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -157,16 +158,15 @@ func (c *Core) checkRequests() error {
 		if !k.known {
 			continue
 		}
-		if c.requesting.Has(slotindex.TypeID(t)) != !k.requests.Empty() {
+		if c.requesting.Has(slotindex.TypeID(t)) != (len(k.demand) > 0) {
 			return fmt.Errorf("type %d is not marked according to its requests", t)
 		}
-		for p := range k.demand {
-			next, ok := k.requests.Next(p)
-			if marked := ok && next == p; marked != (len(k.demand[p]) > 0) {
-				return fmt.Errorf("request queue %d/%d is marked %t", t, p, marked)
+		for _, q := range k.demand {
+			if int(q.typ) != t {
+				return fmt.Errorf("type %d has a queue of type %d", t, q.typ)
 			}
-			if err := k.demand[p].checkOrder(); err != nil {
-				return fmt.Errorf("request queue %d/%d %w", t, p, err)
+			if err := q.check(); err != nil {
+				return fmt.Errorf("request queue %d/%d %w", t, q.level, err)
 			}
 		}
 		if err := c.checkDirty(slotindex.TypeID(t)); err != nil {
@@ -176,9 +176,12 @@ func (c *Core) checkRequests() error {
 	return nil
 }
 
-func (q requestQueue) checkOrder() error {
-	for i, j := range q {
-		if q.through(j.request.requestPlace) != i+1 || i > 0 && j.request.arrival < q[i-1].request.arrival {
+func (q *requestQueue) check() error {
+	if len(q.requests) == 0 {
+		return errors.New("is empty")
+	}
+	for i, j := range q.requests {
+		if q.through(j.request.requestPlace) != i+1 || i > 0 && j.request.arrival < q.requests[i-1].request.arrival {
 			return fmt.Errorf("is out of order at %d", j.id)
 		}
 	}
@@ -210,24 +213,21 @@ func (c *Core) checkAlarms() error {
 func (c *Core) checkPinned() error {
 	pinned := make([]int32, len(c.types))
 	for id, s := range c.sessions { // order-free: any difference is an error
-		for _, q := range s.pinned.queues {
-			if len(q.requests) == 0 {
-				return fmt.Errorf("session %d has an empty queue of pinned requests", id)
-			}
+		for _, q := range s.pinned {
 			pinned[q.typ] += int32(len(q.requests))
-			if err := q.requests.checkOrder(); err != nil {
+			if err := q.check(); err != nil {
 				return fmt.Errorf("a queue of pinned requests of session %d %w", id, err)
 			}
-			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinned.dirty {
+			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinsDirty {
 				return fmt.Errorf("session %d has a pinned request and a free slot, and is not dirty", id)
 			}
-			if !c.offers(s, q.typ) && !s.pinned.check {
+			if !c.offers(s, q.typ) && !s.pinsCheck {
 				return fmt.Errorf("session %d has a pinned request and no slot for it", id)
 			}
 		}
 	}
 	for _, s := range c.pins.check { // of sessions that have ended
-		for _, q := range s.pinned.queues {
+		for _, q := range s.pinned {
 			if c.sessions[s.id] != s {
 				pinned[q.typ] += int32(len(q.requests))
 			}

@@ -30,21 +30,6 @@ func sortSlots(list []SlotInfo) {
 	slices.SortFunc(list, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// Asker runs functions that read a Core. The functions of this package that take an
-// Asker ask for portions of their answer, each with about as much work as
-// Limits.StepWork. So other events do not wait for a long answer. If the state changes
-// between two portions, the answer may be inexact.
-type Asker interface {
-	// Ask runs f. It returns false if it cannot run f any more.
-	Ask(f func(*Core)) bool
-}
-
-// Ask runs f at once. It is for callers that own the Core.
-func (c *Core) Ask(f func(*Core)) bool {
-	f(c)
-	return true
-}
-
 // SlotQuery selects slots.
 type SlotQuery struct {
 	After dispatcherd.SlotID // only slots with a larger id
@@ -56,61 +41,39 @@ type SlotQuery struct {
 // id after which the list continues, otherwise 0. A slot that is registered meanwhile
 // may be missing.
 func ListSlots(q SlotQuery, asker Asker) (list []SlotInfo, next dispatcherd.SlotID) {
-	var found []foundSlot
-	var ref slotindex.Ref
-	for complete := false; !complete; {
-		var part []foundSlot
-		if !asker.Ask(func(c *Core) { part, ref, complete = c.findSlots(q, ref) }) {
-			return nil, 0
-		}
-		found = append(found, part...) // not on the loop: a long list takes milliseconds to grow
+	type foundSlot struct {
+		id  dispatcherd.SlotID
+		ref slotindex.Ref
 	}
+	found, ok := inPortions(asker, func(c *Core, p *portions[foundSlot]) {
+		t, known := c.index.Lookup(q.Type)
+		for ref := slotindex.Ref(0); int(ref) < len(c.slots) && p.spend(1); ref++ {
+			if c.slots[ref].session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
+				p.found = append(p.found, foundSlot{c.index.SlotID(ref), ref})
+			}
+		}
+	})
 	slices.SortFunc(found, func(a, b foundSlot) int { return cmp.Compare(a.id, b.id) })
 	if q.Limit > 0 && len(found) > q.Limit {
 		found, next = found[:q.Limit], found[q.Limit-1].id
 	}
-	for len(found) > 0 {
-		var part []SlotInfo
-		if !asker.Ask(func(c *Core) { part, found = c.describeSlots(found) }) {
-			return nil, 0
-		}
-		list = append(list, part...)
+	if ok {
+		list, ok = inPortions(asker, func(c *Core, p *portions[SlotInfo]) {
+			for _, f := range found {
+				if !p.spend(1) {
+					return
+				}
+				if c.slots[f.ref].session != nil && c.index.SlotID(f.ref) == f.id {
+					p.found = append(p.found, c.slotInfo(f.ref, nil))
+					p.left -= jobWork + len(c.index.TypesOf(f.ref))
+				}
+			}
+		})
+	}
+	if !ok {
+		next = 0
 	}
 	return list, next
-}
-
-// foundSlot is a slot that a query selects.
-type foundSlot struct {
-	id  dispatcherd.SlotID
-	ref slotindex.Ref
-}
-
-// findSlots selects slots from a Ref on. It returns the next Ref.
-func (c *Core) findSlots(q SlotQuery, ref slotindex.Ref) (list []foundSlot, next slotindex.Ref, complete bool) {
-	t, known := c.index.Lookup(q.Type)
-	for range c.cfg.Limits.StepWork {
-		if int(ref) >= len(c.slots) {
-			return list, ref, true
-		}
-		if c.slots[ref].session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
-			list = append(list, foundSlot{c.index.SlotID(ref), ref})
-		}
-		ref++
-	}
-	return list, ref, false
-}
-
-// describeSlots describes the first slots of a list that are still registered. It returns the
-// others.
-func (c *Core) describeSlots(found []foundSlot) (list []SlotInfo, others []foundSlot) {
-	for work := 0; len(found) > 0 && work < c.cfg.Limits.StepWork; found = found[1:] {
-		ref := found[0].ref
-		if work++; c.slots[ref].session != nil && c.index.SlotID(ref) == found[0].id {
-			list = append(list, c.slotInfo(ref, nil))
-			work += jobWork + len(c.index.TypesOf(ref))
-		}
-	}
-	return list, found
 }
 
 // slotInfo describes a slot. types are the names of its types; nil = they are looked up.
@@ -187,44 +150,25 @@ func Capacities(asker Asker) map[string]int {
 // the last heartbeats. Neither the Core nor the caller changes the map.
 func (c *Core) OtherCapacity() map[string]int { return c.otherCapacity }
 
-// typePosition is how far a list of types is complete.
-type typePosition struct {
-	next    slotindex.TypeID
-	classes int // classes of the next type whose free slots are counted
-	free    int // number of these slots
-}
-
 // ListTypes lists the known types in the order of their numbers. A type that appears or
 // disappears meanwhile may be missing.
-func ListTypes(asker Asker) (list []TypeInfo) {
-	var at typePosition
-	for complete := false; !complete; {
-		if !asker.Ask(func(c *Core) { list, complete = c.listTypes(list, &at) }) {
-			return nil
+func ListTypes(asker Asker) []TypeInfo {
+	list, _ := inPortions(asker, func(c *Core, p *portions[TypeInfo]) {
+		for t := slotindex.TypeID(0); int(t) < len(c.types) && p.spend(1); t++ {
+			free := 0
+			for i := 0; c.types[t].known && i < c.index.Classes(t); i++ {
+				free += c.index.FreeAt(t, i)
+				if !p.spend(1) {
+					return
+				}
+			}
+			if c.types[t].known {
+				p.found = append(p.found, c.typeInfo(t, free))
+				p.left -= 2 * jobWork
+			}
 		}
-	}
+	})
 	return list
-}
-
-// listTypes appends types from a position on.
-func (c *Core) listTypes(list []TypeInfo, at *typePosition) (_ []TypeInfo, complete bool) {
-	for work := 0; int(at.next) < len(c.types); {
-		if work >= c.cfg.Limits.StepWork {
-			return list, false
-		}
-		work++
-		switch t := at.next; {
-		case c.types[t].known && at.classes < c.index.Classes(t):
-			at.free += c.index.FreeAt(t, at.classes)
-			at.classes++
-			continue
-		case c.types[t].known:
-			list = append(list, c.typeInfo(t, at.free))
-			work += 2 * jobWork
-		}
-		*at = typePosition{next: at.next + 1}
-	}
-	return list, true
 }
 
 // typeInfo describes a type with a number of free slots.
@@ -240,9 +184,8 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 		}
 	}
 	for _, q := range c.types[t].demand {
-		if info.Requests += len(q); len(q) > 0 {
-			oldest = max(oldest, int64(c.now-q[0].request.arrival))
-		}
+		info.Requests += len(q.requests)
+		oldest = max(oldest, int64(c.now-q.requests[0].request.arrival))
 	}
 	info.Requests += int(c.types[t].pinned)
 	info.Oldest = msDuration(oldest)
@@ -257,49 +200,23 @@ type RequestInfo struct {
 	Age      time.Duration
 }
 
-// requestPosition is how far a list of requests is complete.
-type requestPosition struct {
-	typ   slotindex.TypeID
-	level int
-	last  requestPlace // of the queue; the zero value is before the first one
-}
-
 // ListRequests lists the waiting on-demand requests in memory by descending ids: mostly the
 // oldest first. A request that arrives or starts meanwhile may be missing.
-func ListRequests(asker Asker) (list []RequestInfo) {
-	var at requestPosition
-	for complete := false; !complete; {
-		var part []RequestInfo
-		if !asker.Ask(func(c *Core) { part, complete = c.listRequests(&at) }) {
-			return nil
-		}
-		list = append(list, part...) // not on the loop, as in ListSlots
-	}
-	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.ID, a.ID) })
-	return list
-}
-
-// listRequests lists requests from a position on.
-func (c *Core) listRequests(at *requestPosition) (list []RequestInfo, complete bool) {
-	next := func() { *at = requestPosition{typ: at.typ + 1} }
-	for work := 0; int(at.typ) < len(c.types); next() {
-		if work >= c.cfg.Limits.StepWork {
-			return list, false
-		}
-		work++
-		t := c.types[at.typ]
-		for ; at.level < len(t.demand); at.level, at.last = at.level+1, (requestPlace{}) {
-			for _, j := range t.demand[at.level][t.demand[at.level].through(at.last):] {
-				if work >= c.cfg.Limits.StepWork {
-					return list, false
+func ListRequests(asker Asker) []RequestInfo {
+	list, _ := inPortions(asker, func(c *Core, p *portions[RequestInfo]) {
+		for t := 0; t < len(c.types) && p.spend(1); t++ {
+			for _, q := range slices.Clone(c.types[t].demand) {
+				for j := range q.inOrder() {
+					p.found = append(p.found, RequestInfo{j.id, c.index.Name(q.typ), j.Priority, msDuration(int64(c.now - j.request.arrival))})
+					if !p.spend(jobWork) {
+						return
+					}
 				}
-				work += jobWork
-				at.last = j.request.requestPlace
-				list = append(list, RequestInfo{j.id, c.index.Name(at.typ), j.Priority, msDuration(int64(c.now - j.request.arrival))})
 			}
 		}
-	}
-	return list, true
+	})
+	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.ID, a.ID) })
+	return list
 }
 
 // Gauges are current values. The counters since the start are in Stats.

@@ -79,7 +79,7 @@ func (c *Core) round(open bool, end int64) int {
 				return -1 // the preempted job may rank before the remaining heads
 			}
 		case !free:
-			c.types[h.Type].urgent = c.types[h.Type].urgent && h.pin != nil
+			c.types[h.Type].urgent = c.types[h.Type].urgent && h.pin() != nil
 			c.heads.pop()
 			c.work += jobWork // if many heads have no slot, the next step makes their types clean
 			continue
@@ -169,9 +169,8 @@ func (c *Core) claimRoom() int {
 // best returns the best head among the lanes and request queues of a type. It
 // examines at most three heads per priority and duration class.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
-	for level, ok := c.types[t].requests.Next(0); ok; level, ok = c.types[t].requests.Next(level + 1) {
-		h := c.headOf(c.types[t].demand[level][0])
-		if !found || h.before(&best) {
+	for _, q := range c.types[t].demand {
+		if h := c.headOf(q.requests[0]); !found || h.before(&best) {
 			best, found = h, true
 		}
 	}
@@ -210,10 +209,9 @@ func (c *Core) headOf(j *job) head {
 	age := c.ageMS(j)
 	h := head{
 		Lane: j.Lane, score: c.score(&terms, j.mode, j.Lane, age), arrival: int64(c.now) - age, number: int64(j.id), mode: j.mode,
-		pin: j.request.pin,
 	}
 	if j.mode == dispatcherd.OnDemand {
-		h.number = -h.number
+		h.number, h.request = -h.number, j
 	}
 	return h
 }
@@ -252,7 +250,7 @@ func (c *Core) placeRequest(h *head) {
 
 // startRequest sends the first request of a queue to a slot that was taken for it.
 func (c *Core) startRequest(h *head, ref slotindex.Ref) {
-	j := c.firstOf(h)
+	j := h.request
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, onStart)
@@ -399,16 +397,16 @@ func (c *Core) asideReason(id dispatcherd.JobID, t slotindex.TypeID, known bool)
 func (c *Core) keepPins(f func(head)) {
 	kept := c.pins.dirty[:0]
 	for _, s := range c.pins.dirty {
-		s.pinned.dirty = false
-		for _, q := range s.pinned.queues {
+		s.pinsDirty = false
+		for _, q := range s.pinned {
 			if _, free := c.freeSlotOf(s, q.typ); free {
-				s.pinned.dirty = true
+				s.pinsDirty = true
 				if f != nil {
 					f(c.headOf(q.requests[0]))
 				}
 			}
 		}
-		if s.pinned.dirty {
+		if s.pinsDirty {
 			kept = append(kept, s)
 		}
 	}
@@ -418,8 +416,8 @@ func (c *Core) keepPins(f func(head)) {
 
 // hasFree reports whether a slot is free for a head.
 func (c *Core) hasFree(h *head) bool {
-	if h.pin != nil {
-		_, free := c.freeSlotOf(h.pin, h.Type)
+	if pin := h.pin(); pin != nil {
+		_, free := c.freeSlotOf(pin, h.Type)
 		return free
 	}
 	return c.index.HasFree(h.Type)
@@ -427,10 +425,11 @@ func (c *Core) hasFree(h *head) bool {
 
 // take takes a free slot for a head.
 func (c *Core) take(h *head) (slotindex.Ref, bool) {
-	if h.pin == nil {
+	pin := h.pin()
+	if pin == nil {
 		return c.index.Take(h.Type)
 	}
-	ref, free := c.freeSlotOf(h.pin, h.Type)
+	ref, free := c.freeSlotOf(pin, h.Type)
 	if free {
 		c.index.TakeSlot(ref)
 	}
@@ -457,21 +456,20 @@ func (c *Core) countPassed(placed, next *head) {
 
 // nextHead returns the head that follows a placed one in its queues.
 func (c *Core) nextHead(h *head, open bool) (head, bool) {
-	if h.pin == nil {
+	pin := h.pin()
+	if pin == nil {
 		return c.best(h.Type, open)
 	}
-	for _, q := range h.pin.pinned.queues {
-		if q.typ == h.Type && q.level == h.Level() {
-			return c.headOf(q.requests[0]), true
-		}
+	if q := pin.pinned.find(h.Lane); q != nil {
+		return c.headOf(q.requests[0]), true
 	}
 	return head{}, false
 }
 
-// firstOf returns the request that a head stands for.
-func (c *Core) firstOf(h *head) *job {
-	if h.pin != nil {
-		return c.pinQueueOf(h.pin, h.Type, h.Level()).requests[0]
+// pin returns the session of a pinned request, or nil.
+func (h *head) pin() *session {
+	if h.request == nil {
+		return nil
 	}
-	return c.types[h.Type].demand[h.Level()][0]
+	return h.request.request.pin
 }

@@ -54,7 +54,7 @@ func TestListOfSlotsIsReadInPortions(t *testing.T) {
 	s.register(1, 200, 3, none)
 	asked := &counter{core: s.core}
 	list, next := ListSlots(SlotQuery{}, asked)
-	require.Equal(t, 2+1+200/8, asked.asks, "100 slots are found, or 100 / (1 + 10 + 3) described, at a time")
+	require.Equal(t, 2+200/8, asked.asks, "100 slots are found, or 100 / (1 + 10 + 3) described, at a time")
 	require.Len(t, list, 200)
 	require.Zero(t, next)
 	for i := range list {
@@ -198,7 +198,7 @@ func TestRankIsCountedAlthoughARequestEnds(t *testing.T) {
 	}
 	asked := &counter{core: s.core, between: func(asks int) {
 		if asks == 2 {
-			s.step(event.Abandoned{Job: -101})
+			s.step(event.Abandoned{Job: -102})
 		}
 	}}
 	x := Explain(Inquiry{ID: -300}, asked)

@@ -95,7 +95,7 @@ func (c *Core) preempt(j *job) slotindex.Ref {
 // preemptFor starts the first request of a queue on a slot that was reserved for
 // another job.
 func (c *Core) preemptFor(h *head) bool {
-	if h.mode != dispatcherd.OnDemand || h.pin != nil || !c.types[h.Type].urgent {
+	if h.mode != dispatcherd.OnDemand || h.pin() != nil || !c.types[h.Type].urgent {
 		return false
 	}
 	j := c.preemptable(h, true)

@@ -2,12 +2,14 @@ package actor
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"sort"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
@@ -63,42 +65,64 @@ func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
 
 // enqueue adds a request to its queue, and sets its deadline.
 func (c *Core) enqueue(j *job) {
-	q := c.queueOf(j)
-	*q = slices.Insert(*q, q.through(j.request.requestPlace), j)
-	j.request.waitsSince = c.now
-	c.quotas.Requests.Add(j.request.user, 1)
-	if j.request.pin != nil {
-		c.pinsChanged(j, 1)
-	} else {
-		c.types[j.Type].urgent = true
-		c.requestsChanged(j.Type, j.Level())
+	queues := c.queuesOf(j)
+	q := queues.find(j.Lane)
+	if q == nil {
+		q = &requestQueue{typ: j.Type, level: j.Level()}
+		*queues = append(*queues, q)
 	}
+	q.requests = slices.Insert(q.requests, q.through(j.request.requestPlace), j)
+	j.request.waitsSince = c.now
+	c.requestsChanged(j, 1)
 	c.watch(j)
 }
 
 // dequeue removes a waiting request from its queue.
 func (c *Core) dequeue(j *job) {
-	q := c.queueOf(j)
+	queues := c.queuesOf(j)
+	q := queues.find(j.Lane)
 	if at := q.through(j.request.requestPlace); at > 1 {
-		*q = slices.Delete(*q, at-1, at)
+		q.requests = slices.Delete(q.requests, at-1, at)
 	} else {
-		*q = (*q)[1:] // mostly; in constant time
+		q.requests = q.requests[1:] // mostly; in constant time
 	}
-	c.quotas.Requests.Add(j.request.user, -1)
-	if j.request.pin != nil {
-		c.pinsChanged(j, -1)
-		return
+	if len(q.requests) == 0 {
+		*queues = slices.DeleteFunc(*queues, func(o *requestQueue) bool { return o == q })
 	}
-	c.requestsChanged(j.Type, j.Level())
+	c.requestsChanged(j, -1)
 }
 
-// requestsChanged updates typeState.requests after a change of one request queue.
-func (c *Core) requestsChanged(t slotindex.TypeID, level int) {
-	k := c.types[t]
-	k.requests.Put(level, len(k.demand[level]) > 0)
-	c.requesting.Set(t, !k.requests.Empty())
-	if c.waits(t) {
-		c.touch(t)
+// queuesOf returns the queues that contain a request while it waits.
+func (c *Core) queuesOf(j *job) *requestQueues {
+	if s := j.request.pin; s != nil {
+		return &s.pinned
+	}
+	return &c.types[j.Type].demand
+}
+
+// find returns the queue of a type, priority and duration class, or nil.
+func (l requestQueues) find(r backlog.Lane) *requestQueue {
+	for _, q := range l {
+		if q.typ == r.Type && q.level == r.Level() {
+			return q
+		}
+	}
+	return nil
+}
+
+// requestsChanged notes that n more requests wait, in the queue of j.
+func (c *Core) requestsChanged(j *job, n int) {
+	c.quotas.Requests.Add(j.request.user, n)
+	k := c.types[j.Type]
+	if s := j.request.pin; s != nil {
+		k.pinned += int32(n)
+		c.touchPins(s)
+		return
+	}
+	k.urgent = k.urgent || n > 0
+	c.requesting.Set(j.Type, len(k.demand) > 0)
+	if c.waits(j.Type) {
+		c.touch(j.Type)
 	}
 }
 
@@ -170,7 +194,7 @@ func (c *Core) watch(j *job) {
 // watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one.
 func (c *Core) watchAll(t slotindex.TypeID) {
 	for _, q := range c.types[t].demand {
-		for _, j := range q {
+		for _, j := range q.requests {
 			c.work++
 			c.watch(j)
 		}
@@ -254,32 +278,31 @@ type requestPlace struct {
 }
 
 // through returns how many requests come before a place or have it.
-func (q requestQueue) through(p requestPlace) int {
-	return sort.Search(len(q), func(i int) bool {
-		r := &q[i].request
+func (q *requestQueue) through(p requestPlace) int {
+	return sort.Search(len(q.requests), func(i int) bool {
+		r := &q.requests[i].request
 		return r.arrival > p.arrival || r.arrival == p.arrival && r.id < p.id
 	})
-}
-
-// pinQueue contains the waiting requests of one type, priority and duration class that are pinned to a
-// session.
-type pinQueue struct {
-	requests requestQueue
-	typ      slotindex.TypeID
-	level    int
-}
-
-// pinnedRequests are the waiting requests that are pinned to a session.
-type pinnedRequests struct {
-	queues []*pinQueue // not empty ones
-	dirty  bool        // in pins.dirty
-	check  bool        // in pins.check
 }
 
 // pins are the sessions whose pinned requests need work.
 type pins struct {
 	dirty []*session // may have both a pinned request and a free slot for it
 	check []*session // may have lost the last slot for a pinned request
+}
+
+// inOrder ranges over the requests. Meanwhile some may come or go.
+func (q *requestQueue) inOrder() iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for at := 0; at < len(q.requests); {
+			j := q.requests[at]
+			place := j.request.requestPlace
+			if !yield(j) {
+				return
+			}
+			at = q.through(place)
+		}
+	}
 }
 
 // A pinned request may run in one session only, and only once: if its worker returns it or
@@ -298,46 +321,13 @@ func (c *Core) rejectPinned(ev *event.Requested) string {
 	return ""
 }
 
-const priorities = int(dispatcherd.MaxPriority) + 1
-
-// queueOf returns the queue of a waiting request, and makes it if necessary.
-func (c *Core) queueOf(j *job) *requestQueue {
-	if s := j.request.pin; s != nil {
-		return &c.pinQueueOf(s, j.Type, j.Level()).requests
-	}
-	k := c.types[j.Type]
-	for len(k.demand) <= j.Level() {
-		k.demand = append(k.demand, make([]requestQueue, priorities)...)
-	}
-	return &k.demand[j.Level()]
-}
-
-func (c *Core) pinQueueOf(s *session, t slotindex.TypeID, level int) *pinQueue {
-	for _, q := range s.pinned.queues {
-		if q.typ == t && q.level == level {
-			return q
-		}
-	}
-	q := &pinQueue{typ: t, level: level}
-	s.pinned.queues = append(s.pinned.queues, q)
-	return q
-}
-
-// pinsChanged follows a change of a queue of pinned requests by n.
-func (c *Core) pinsChanged(j *job, n int) {
-	s := j.request.pin
-	c.types[j.Type].pinned += int32(n)
-	s.pinned.queues = slices.DeleteFunc(s.pinned.queues, func(q *pinQueue) bool { return len(q.requests) == 0 })
-	c.touchPins(s)
-}
-
 // failPinned answers the pinned requests whose sessions have no slot for them any more,
 // until the budget is used up.
 func (c *Core) failPinned() {
 	for until := c.budget(); len(c.pins.check) > 0; c.pins.check = c.pins.check[1:] {
 		s := c.pins.check[0]
-		for at := 0; at < len(s.pinned.queues); {
-			q := s.pinned.queues[at]
+		for at := 0; at < len(s.pinned); {
+			q := s.pinned[at]
 			if c.offers(s, q.typ) {
 				at++
 				continue
@@ -350,7 +340,7 @@ func (c *Core) failPinned() {
 				c.answer(q.requests[0], effect.AnswerFailed, nil, "the worker disconnected or removed its slots before the request started")
 			}
 		}
-		s.pinned.check = false
+		s.pinsCheck = false
 	}
 	c.pins.check = nil
 }
@@ -382,16 +372,16 @@ func (c *Core) freeSlotOf(s *session, t slotindex.TypeID) (best slotindex.Ref, f
 
 // touchPins marks a session as dirty.
 func (c *Core) touchPins(s *session) {
-	if len(s.pinned.queues) > 0 && !s.pinned.dirty {
-		s.pinned.dirty = true
+	if len(s.pinned) > 0 && !s.pinsDirty {
+		s.pinsDirty = true
 		c.pins.dirty = append(c.pins.dirty, s)
 	}
 }
 
 // checkPins notes that a session may have lost the last slot for a pinned request.
 func (c *Core) checkPins(s *session) {
-	if len(s.pinned.queues) > 0 && !s.pinned.check {
-		s.pinned.check = true
+	if len(s.pinned) > 0 && !s.pinsCheck {
+		s.pinsCheck = true
 		c.pins.check = append(c.pins.check, s)
 	}
 }
