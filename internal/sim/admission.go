@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -33,6 +36,8 @@ func (c *keyed) admitter(h *host) *admitter {
 		Patience:    keyPatience.duration(),
 		PerPriority: weights.PerPriority(),
 		Now:         h.local,
+		Log:         zap.NewNop(),
+		Metrics:     admission.NewMetrics(prometheus.NewRegistry()),
 		Wake:        a.wake,
 	})
 	a.begin(h, opKeys, hostAdmits, a.Services()[0]) // the other service only shortens the time until the next read

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -67,9 +66,9 @@ type Config struct {
 	Patience time.Duration
 	// PerPriority is the age that equals one unit of priority.
 	PerPriority time.Duration
-	MaxClasses  int                   // see permits.Config
-	Log         *zap.Logger           // nil = none
-	Metrics     *Metrics              // nil = none
+	MaxClasses  int // see permits.Config
+	Log         *zap.Logger
+	Metrics     *Metrics
 	Now         func() time.Time      // nil = time.Now
 	Wake        func(contract.Topics) // of the services
 }
@@ -165,12 +164,6 @@ type reads struct {
 
 // New returns a controller.
 func New(c Config) *Controller {
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
-	if c.Metrics == nil {
-		c.Metrics = NewMetrics(prometheus.NewRegistry())
-	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -52,12 +50,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m.admissions, m.withdrawals, m.reloads, m.handOff, m.classes, m.permits)
 	return m
 }
-
-func (m *Metrics) admitted(n int)  { m.admissions.Add(float64(n)) }
-func (m *Metrics) withdrawn(n int) { m.withdrawals.Add(float64(n)) }
-func (m *Metrics) loaded()         { m.reloads.Inc() }
-
-func (m *Metrics) decided(after time.Duration) { m.handOff.Observe(after.Seconds()) }
 
 // dropped says that this dispatcher is not the controller.
 func (m *Metrics) dropped() {

@@ -188,30 +188,39 @@ func (c *Controller) readArrived(ctx context.Context) error {
 		return nil
 	}
 	s.arriveFrom = c.Now().Add(notifyPause)
-	list, edited, err := c.table.Arrived(ctx, s.arrived, arriveMost)
+	n, err := c.readAfter(ctx, &s.arrived, arriveMost)
 	if err != nil {
 		return err
 	}
-	s.edited = s.edited || edited
-	if err := c.meet(ctx, list); err != nil {
-		return err
-	}
-	for _, w := range list {
-		c.book.Add(w.Class, w.Job)
-		s.arrived = w.ID
-	}
 	s.arrivePause = min(max(2*s.arrivePause, arrivePause), longPause)
-	if len(list) > 0 {
+	if n > 0 {
 		s.arrivePause = arrivePause
 	}
 	s.arriveAt = c.Now().Add(s.arrivePause)
-	if s.told = len(list) == arriveMost; s.told { // the next step reads more
+	if s.told = n == arriveMost; s.told { // the next step reads more
 		s.arriveAt = time.Time{}
 	}
 	if s.edited {
 		return c.readLimits(ctx)
 	}
 	return nil
+}
+
+// readAfter reads waiting jobs with ids above the last one, up to most, tells the book of them and moves the last one.
+func (c *Controller) readAfter(ctx context.Context, last *int64, most int) (n int, err error) {
+	list, edited, err := c.table.Arrived(ctx, *last, most)
+	if err == nil {
+		c.state.edited = c.state.edited || edited
+		err = c.meet(ctx, list)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range list {
+		c.book.Add(w.Class, w.Job)
+		*last = w.ID
+	}
+	return len(list), nil
 }
 
 // Ids are read again for lateTime, and at most for twice as long.
@@ -232,19 +241,11 @@ func (c *Controller) readLate(ctx context.Context) error {
 	}
 	s.late = max(s.late, s.former)
 	began := c.Now()
-	list, edited, err := c.table.Arrived(ctx, s.late, lateMost)
+	n, err := c.readAfter(ctx, &s.late, lateMost)
 	if err != nil {
 		return err
 	}
-	s.edited = s.edited || edited
-	if err := c.meet(ctx, list); err != nil {
-		return err
-	}
-	for _, w := range list {
-		c.book.Add(w.Class, w.Job)
-		s.late = w.ID
-	}
-	if len(list) < lateMost {
+	if n < lateMost {
 		s.late = 0
 	} else {
 		s.lateAt = time.Time{}

@@ -80,7 +80,7 @@ func (c *Controller) load(ctx context.Context) error {
 			return err
 		}
 	}
-	c.Metrics.loaded()
+	c.Metrics.reloads.Inc()
 	c.Log.Info("limits: this dispatcher admits jobs with keys")
 	return nil
 }
@@ -248,7 +248,7 @@ func (c *Controller) decide(ctx context.Context) error {
 		}
 		list := c.book.Admit(admitMost)
 		if !c.state.endedAt.IsZero() {
-			c.Metrics.decided(c.Now().Sub(c.state.endedAt))
+			c.Metrics.handOff.Observe(c.Now().Sub(c.state.endedAt).Seconds())
 			c.state.endedAt = time.Time{}
 		}
 		if len(list) == 0 {
@@ -311,7 +311,7 @@ func (c *Controller) admit(ctx context.Context, list []permits.Permit) error {
 	if len(admitted) > 0 {
 		c.othersMayClaim()
 	}
-	c.Metrics.admitted(len(admitted))
+	c.Metrics.admissions.Add(float64(len(admitted)))
 	c.Announce(rows)
 	return nil
 }
@@ -345,7 +345,7 @@ func (c *Controller) withdraw(ctx context.Context) error {
 			c.count(w, 0)
 		}
 	}
-	c.Metrics.withdrawn(len(withdrawn))
+	c.Metrics.withdrawals.Add(float64(len(withdrawn)))
 	return c.decide(ctx)
 }
 

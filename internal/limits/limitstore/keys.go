@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,44 +58,29 @@ func (k Keys) heads(ctx context.Context, after permits.Class, most int) ([]Waiti
 	return collect(rows)
 }
 
+// limitsOfSQL reads the limits that apply to those of the keys $1 that have one: the exact one, or else that of the longest prefix.
+const limitsOfSQL = `SELECT i.key AS applies_to, ` + columns + ` FROM unnest($1::text[]) AS i (key) CROSS JOIN LATERAL (
+	SELECT * FROM dispatcherd.limits o
+	WHERE o.key = ANY (ARRAY (SELECT left(i.key, n) || '*' FROM generate_series(0, length(i.key)) n) || i.key)
+	ORDER BY o.key = i.key DESC, length(o.key) DESC LIMIT 1
+) l`
+
 // limitsOf returns the limits that apply to keys.
 func (k Keys) limitsOf(ctx context.Context, keys []string) (map[string]contract.Limit, error) {
-	wanted := map[string]bool{}
-	for _, key := range keys {
-		wanted[key] = true
-		for i := range key {
-			wanted[key[:i]+"*"] = true
-		}
-		wanted[key+"*"] = true
+	type limit struct {
+		AppliesTo string
+		contract.Limit
 	}
-	rows, _ := k.DB.Query(
-		ctx,
-		`SELECT `+columns+` FROM dispatcherd.limits l WHERE l.key = ANY ($1::text[])`,
-		slices.Collect(maps.Keys(wanted)),
-	)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[contract.Limit])
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]contract.Limit{}
-	for _, l := range list {
-		found[l.Key] = l
-	}
-	applies := map[string]contract.Limit{}
+	rows, _ := k.DB.Query(ctx, limitsOfSQL, keys)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[limit])
+	applies := make(map[string]contract.Limit, len(keys))
 	for _, key := range keys {
 		applies[key] = contract.NewLimit(key)
-		for i := range key {
-			if l, ok := found[key[:i]+"*"]; ok { // a longer prefix replaces a shorter one
-				applies[key] = l
-			}
-		}
-		for _, name := range []string{key + "*", key} {
-			if l, ok := found[name]; ok {
-				applies[key] = l
-			}
-		}
 	}
-	return applies, nil
+	for _, l := range list {
+		applies[l.AppliesTo] = l.Limit
+	}
+	return applies, err
 }
 
 // Controller returns the dispatcher that admits jobs with keys, or nil.

@@ -1,7 +1,6 @@
 package permits
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -44,13 +43,12 @@ var defaultLimit = Limit{Capacity: 1}
 
 // limits finds the limit of a key.
 type limits struct {
-	exact    map[string]*Limit
-	prefixes map[string]*Limit
-	lengths  []int // of prefixes, the longest first
+	all     map[string]*Limit // by key, or by prefix and *
+	lengths []int             // of prefixes, ascending
 }
 
 func newLimits(list []Limit) limits {
-	l := limits{exact: map[string]*Limit{}, prefixes: map[string]*Limit{}}
+	l := limits{all: map[string]*Limit{}}
 	for i := range list {
 		l.set(list[i].Key, &list[i])
 	}
@@ -60,33 +58,28 @@ func newLimits(list []Limit) limits {
 // set sets the limit of a key or prefix, nil = none, and reports whether it is a prefix. The length of a prefix that is gone costs
 // a lookup.
 func (l *limits) set(key string, limit *Limit) (isPrefix bool) {
-	name, isPrefix := strings.CutSuffix(key, "*")
-	set := l.exact
-	if isPrefix {
-		set = l.prefixes
-	}
+	prefix, isPrefix := strings.CutSuffix(key, "*")
 	if limit == nil {
-		delete(set, name)
+		delete(l.all, key)
 		return isPrefix
 	}
-	set[name] = limit
-	if isPrefix && !slices.Contains(l.lengths, len(name)) {
-		l.lengths = append(l.lengths, len(name))
-		slices.SortFunc(l.lengths, func(a, b int) int { return cmp.Compare(b, a) })
+	l.all[key] = limit
+	if i, found := slices.BinarySearch(l.lengths, len(prefix)); isPrefix && !found {
+		l.lengths = slices.Insert(l.lengths, i, len(prefix))
 	}
 	return isPrefix
 }
 
 // of returns the limit of a key. It costs a lookup for each length of a prefix.
 func (l *limits) of(key string) *Limit {
-	if limit, ok := l.exact[key]; ok {
+	if limit := l.all[key]; limit != nil {
 		return limit
 	}
-	for _, n := range l.lengths {
+	for _, n := range slices.Backward(l.lengths) {
 		if n > len(key) {
 			continue
 		}
-		if limit, ok := l.prefixes[key[:n]]; ok {
+		if limit := l.all[key[:n]+"*"]; limit != nil {
 			return limit
 		}
 	}

@@ -43,17 +43,30 @@ func Parse(keys string) ([]Need, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(needs, func(o Need) bool { return o.Key == n.Key })
-		switch {
-		case at < 0:
+		if o := find(needs, n.Key); o != nil {
+			o.add(n.Cost)
+		} else {
 			needs = append(needs, n)
-		case n.Cost == All || needs[at].Cost == All:
-			needs[at].Cost = All
-		default:
-			needs[at].Cost += n.Cost
 		}
 	}
 	return needs, nil
+}
+
+// find returns the need of a key, or nil.
+func find(needs []Need, key string) *Need {
+	if at := slices.IndexFunc(needs, func(n Need) bool { return n.Key == key }); at >= 0 {
+		return &needs[at]
+	}
+	return nil
+}
+
+// add adds a cost; All prevails.
+func (n *Need) add(cost int64) {
+	if n.Cost == All || cost == All {
+		n.Cost = All
+	} else {
+		n.Cost += cost
+	}
 }
 
 // parseWord returns the need of one word: KEY, KEY*COST or KEY*all.
@@ -101,16 +114,10 @@ func Shared(a, b string) (shared []Need) {
 	first, _ := Parse(a)
 	second, _ := Parse(b)
 	for _, n := range first {
-		i := slices.IndexFunc(second, func(o Need) bool { return o.Key == n.Key })
-		switch {
-		case i < 0:
-			continue
-		case n.Cost == All || second[i].Cost == All:
-			n.Cost = All
-		default:
-			n.Cost += second[i].Cost
+		if o := find(second, n.Key); o != nil {
+			n.add(o.Cost)
+			shared = append(shared, n)
 		}
-		shared = append(shared, n)
 	}
 	return shared
 }

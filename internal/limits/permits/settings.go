@@ -6,15 +6,13 @@ import (
 )
 
 // Limits returns the number of limits.
-func (b *Book) Limits() int { return len(b.limits.exact) + len(b.limits.prefixes) }
+func (b *Book) Limits() int { return len(b.limits.all) }
 
 // SetLimits replaces all limits.
 func (b *Book) SetLimits(list []Limit) {
 	edited := map[string]*Limit{}
-	for _, set := range [2]map[string]*Limit{b.limits.exact, b.limits.prefixes} {
-		for _, l := range set { // order-free: collects a set
-			edited[l.Key] = nil
-		}
+	for key := range b.limits.all { // order-free: collects a set
+		edited[key] = nil
 	}
 	for i := range list {
 		edited[list[i].Key] = &list[i]
