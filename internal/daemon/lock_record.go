@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +35,8 @@ type incarnation = [16]byte
 // Containers and network namespaces of one host share the kernel, its locks and its boot
 // id, so they need no special treatment.
 type lockRecord struct {
-	Lock        string `json:"lock"`        // name of the file, see lockName
-	Incarnation string `json:"incarnation"` // in hex
+	Lock        string `json:"lock"` // name of the file, see lockName
+	Incarnation []byte `json:"incarnation"`
 }
 
 // maxRecord bounds what is read of a file.
@@ -79,22 +78,18 @@ func predecessorOf(file *os.File, name string) (incarnation, bool) {
 	if name == "" {
 		return incarnation{}, false
 	}
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxRecord))
 	var r lockRecord
-	if err != nil || json.Unmarshal(text, &r) != nil || r.Lock != name {
+	err := json.NewDecoder(io.NewSectionReader(file, 0, maxRecord)).Decode(&r)
+	if err != nil || r.Lock != name || len(r.Incarnation) != len(incarnation{}) {
 		return incarnation{}, false
 	}
-	raw, err := hex.DecodeString(r.Incarnation)
-	if err != nil || len(raw) != len(incarnation{}) || incarnation(raw) == (incarnation{}) {
-		return incarnation{}, false
-	}
-	return incarnation(raw), true
+	return incarnation(r.Incarnation), true
 }
 
 // recordHolder writes this process into the lock file with that name. The caller holds the
 // lock. Predecessor ignores an incomplete record.
 func recordHolder(file *os.File, name string, me incarnation) error {
-	text, err := json.Marshal(lockRecord{Lock: name, Incarnation: hex.EncodeToString(me[:])})
+	text, err := json.Marshal(lockRecord{Lock: name, Incarnation: me[:]})
 	if err != nil {
 		return err
 	}

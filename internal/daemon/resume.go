@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -107,23 +108,14 @@ type startups struct {
 
 	mu        sync.Mutex
 	sessions  map[dispatcherd.SessionID]struct{} // sessions that got a run
-	connected map[dispatcherd.SessionID]*connectedWorker
-}
-
-// connectedWorker is the worker of a session, if it has named its process.
-type connectedWorker struct {
-	occasion string    // of its runs
-	renewed  time.Time // when retention was told of it; zero = never
+	connected map[dispatcherd.SessionID]string // the occasions of the workers that have named their process
 }
 
 // occasionOf returns the occasion of the runs of a worker.
 func occasionOf(f contract.Fingerprint) string { return fmt.Sprintf("worker:%016x", uint64(f)) }
 
-// Pauses: between two looks for workers to renew, and between two renewals of one.
-const (
-	renewPause = 5 * time.Second
-	renewEvery = 24 * time.Hour
-)
+// renewPause is the time between two renewals of ticks. The statement changes a tick at most once a day.
+const renewPause = time.Hour
 
 // connect notes the worker of a session.
 func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
@@ -133,43 +125,28 @@ func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.connected == nil {
-		u.connected = map[dispatcherd.SessionID]*connectedWorker{}
+		u.connected = map[dispatcherd.SessionID]string{}
 	}
-	u.connected[id] = &connectedWorker{occasion: occasionOf(fingerprintOf(h.Process))}
+	u.connected[id] = occasionOf(fingerprintOf(h.Process))
 }
 
 // renewing returns the service that tells retention which workers are connected, so that a worker gets no second run after its
 // tick has become old.
 func (u *startups) renewing() background.Service {
-	return background.Service{Name: "startup runs", Step: func(ctx context.Context, now background.Now) (time.Duration, error) {
+	return background.Service{Name: "startup runs", Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
 		if len(u.types()) == 0 {
 			return renewPause, nil
 		}
-		return renewPause, u.renewDue(ctx, now.At)
-	}}
-}
-
-// renewDue renews a portion of the workers whose last renewal is old.
-func (u *startups) renewDue(ctx context.Context, now time.Time) error {
-	var due []*connectedWorker
-	var occasions []string
-	u.mu.Lock()
-	for _, w := range u.connected { // order-free: all get their turn
-		if now.Sub(w.renewed) >= renewEvery && len(due) < schedulestore.MaxTicks {
-			due, occasions = append(due, w), append(occasions, w.occasion)
+		u.mu.Lock()
+		occasions := slices.Collect(maps.Values(u.connected)) // order-free: a set
+		u.mu.Unlock()
+		for some := range slices.Chunk(occasions, schedulestore.MaxTicks) {
+			if err := u.renew(ctx, some); err != nil {
+				return 0, err
+			}
 		}
-	}
-	u.mu.Unlock()
-	if len(due) == 0 {
-		return nil
-	}
-	if err := u.renew(ctx, occasions); err != nil {
-		return err
-	}
-	for _, w := range due { // only this goroutine uses renewed
-		w.renewed = now
-	}
-	return nil
+		return renewPause, nil
+	}}
 }
 
 // startedRuns are the runs for one session.

@@ -29,12 +29,11 @@ type statementLog struct {
 	log *zap.Logger
 	dsn string
 
-	mu       sync.Mutex
-	since    time.Time   // zero: Postgres answers
-	last     time.Time   // of the latest failure
-	recovery *time.Timer // calls answersAgain; nil: no statement has succeeded since the latest failure
-	logged   []string    // messages since then; at most one for each cause
-	denied   map[claim.Operation]bool
+	mu     sync.Mutex
+	since  time.Time // zero: Postgres answers
+	last   time.Time // of the latest failure
+	logged []string  // messages since then; at most one for each cause
+	denied map[claim.Operation]bool
 }
 
 // explained are the operations whose errors about a row are no fault of Postgres, and may quote the row. A spawn is answered with the
@@ -76,10 +75,6 @@ func (t *statementLog) failed(r claim.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = time.Now()
-	if t.recovery != nil {
-		t.recovery.Stop()
-		t.recovery = nil
-	}
 	if t.since.IsZero() {
 		t.since, t.logged = t.last, nil
 	}
@@ -135,19 +130,9 @@ func (t *statementLog) succeeded(op claim.Operation) {
 		delete(t.denied, op)
 		t.log.Info("Postgres executes the statement again", zap.String("operation", string(op)))
 	}
-	if !t.since.IsZero() && t.recovery == nil {
-		t.recovery = time.AfterFunc(recovered-time.Since(t.last), func() { t.answersAgain(op) })
-	}
-}
-
-// answersAgain logs the end of an outage, unless a statement has failed meanwhile. An idle
-// dispatcher sends no statement for two seconds, so the log does not wait for one.
-func (t *statementLog) answersAgain(op claim.Operation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.since.IsZero() && time.Since(t.last) >= recovered {
+	if !t.since.IsZero() && time.Since(t.last) >= recovered { // an idle dispatcher sends a heartbeat after some seconds
 		t.log.Info("Postgres answers again", zap.String("operation", string(op)), zap.Duration("outage", t.last.Sub(t.since)))
-		t.since, t.recovery = time.Time{}, nil
+		t.since = time.Time{}
 	}
 }
 
