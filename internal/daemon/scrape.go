@@ -27,14 +27,26 @@ func (s scrape) Collect(ch chan<- prometheus.Metric) { s(ch) }
 // emit receives the metrics of a scrape.
 type emit chan<- prometheus.Metric
 
-// gauge emits a current value. labels are names, each followed by its value.
-func (e emit) gauge(name, help string, value float64, labels ...string) {
-	e.metric(prometheus.GaugeValue, name, help, value, labels)
+// number is a value of a metric.
+type number interface {
+	~int | ~int64 | ~uint64 | ~float64
 }
 
-// counter emits a sum. labels are as for gauge.
-func (e emit) counter(name, help string, value float64, labels ...string) {
-	e.metric(prometheus.CounterValue, name, help, value, labels)
+// emitGauge emits a current value. labels are names, each followed by its value.
+func emitGauge[N number](e emit, name, help string, value N, labels ...string) {
+	e.metric(prometheus.GaugeValue, name, help, float64(value), labels)
+}
+
+// emitCounter emits a sum. labels are as for emitGauge.
+func emitCounter[N number](e emit, name, help string, value N, labels ...string) {
+	e.metric(prometheus.CounterValue, name, help, float64(value), labels)
+}
+
+// emitGauges emits current values by the value of a label, which follows the other labels.
+func emitGauges[N number](e emit, name, help string, values map[string]N, labels ...string) {
+	for label, value := range values { // order-free: the registry sorts
+		emitGauge(e, name, help, value, append(slices.Clone(labels), label)...)
+	}
 }
 
 func (e emit) metric(kind prometheus.ValueType, name, help string, value float64, labels []string) {
@@ -76,17 +88,17 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		return
 	}
 	load := d.loop.Load()
-	emit.counter("dispatcherd_loop_busy_seconds_total",
+	emitCounter(emit, "dispatcherd_loop_busy_seconds_total",
 		"Time that the loop spent in steps; its increase per second is the load of the loop.", load.Busy.Seconds())
-	emit.counter("dispatcherd_loop_steps_total", "Events that the loop processed.", float64(load.Steps))
-	emit.gauge("dispatcherd_full_scan_seconds",
+	emitCounter(emit, "dispatcherd_loop_steps_total", "Events that the loop processed.", load.Steps)
+	emitGauge(emit, "dispatcherd_full_scan_seconds",
 		"Duration of the last full scan of the lanes. It is long while an old snapshot keeps dead index entries.", took.Seconds())
-	emit.gauge("dispatcherd_full_scan_age_seconds",
+	emitGauge(emit, "dispatcherd_full_scan_age_seconds",
 		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
 		age.Seconds())
-	emit.gauge("dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", float64(gauges.Reserved))
-	emit.gauge("dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
-		float64(boolToInt(d.notified.Load())))
+	emitGauge(emit, "dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", gauges.Reserved)
+	emitGauge(emit, "dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
+		boolToInt(d.notified.Load()))
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,
@@ -95,39 +107,34 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": stats.LogCuts, "preempted": stats.Preempted,
 		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
 	} {
-		emit.counter("dispatcherd_jobs_total", "Events of jobs and requests.", float64(n), "event", event)
+		emitCounter(emit, "dispatcherd_jobs_total", "Events of jobs and requests.", n, "event", event)
 	}
 	if d.cfg.Core.Weights.DurationWindow > 0 {
-		emit.counter("dispatcherd_jobs_passed_total", "Placements that the next, older job would have preceded without expected durations.",
-			float64(stats.Passed))
+		emitCounter(emit, "dispatcherd_jobs_passed_total", "Placements that the next, older job would have preceded without expected durations.",
+			stats.Passed)
 		for i, n := range misjudged {
-			emit.counter("dispatcherd_expected_duration_errors_total",
+			emitCounter(emit, "dispatcherd_expected_duration_errors_total",
 				"Jobs with an expected duration that were done, by true duration divided by the middle of the class.",
-				float64(n), "ratio", [...]string{"less_than_1/16", "less_than_1/4", "within_4", "up_to_16", "more_than_16"}[i])
+				n, "ratio", [...]string{"less_than_1/16", "less_than_1/4", "within_4", "up_to_16", "more_than_16"}[i])
 		}
 		for i := range expected {
-			emit.gauge("dispatcherd_expected_duration_seconds",
+			emitGauge(emit, "dispatcherd_expected_duration_seconds",
 				"Learned duration of the jobs of a type and duration class; without a class, of those without an expected duration.",
 				expected[i].Duration.Seconds(), "type", expected[i].Type, "class", expected[i].Class.String())
 		}
 	}
-	for what, n := range map[string]int{
+	emitGauges(emit, "dispatcherd_state", "Current numbers of the dispatcher.", map[string]int{
 		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions,
 		"types": gauges.Types, "requests_waiting": gauges.Requests,
 		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held, "spawns": gauges.Spawns,
 		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": gauges.LogBytes, "payloads_loading": gauges.Loading,
 		"set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types),
 		"circuit_open": boolToInt(gauges.CircuitOpen),
-	} {
-		emit.gauge("dispatcherd_state", "Current numbers of the dispatcher.", float64(n), "what", what)
-	}
-	for what, n := range map[string]int{
+	}, "what")
+	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", map[string]int{
 		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types,
 		"requests_waiting": gauges.Largest.Requests,
-	} {
-		emit.gauge("dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.",
-			float64(n), "what", what)
-	}
+	}, "what")
 }
 
 // typeSums are the numbers of all types with the same label.
@@ -167,30 +174,27 @@ func (d *Daemon) scrapeTypes(emit emit) {
 	}
 	window, bounded := d.cfg.Core.Weights.SharedWindow(d.cfg.Core.Penalty)
 	for label, s := range sums {
-		for state, n := range map[string]int{"free": s.free, "taken": s.taken} {
-			emit.gauge("dispatcherd_slots", "Slots that support a type.", float64(n), "type", label, "state", state)
-		}
-		for mode, n := range map[string]int{"queued": s.known, "on_demand": s.requests} {
-			emit.gauge("dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.",
-				float64(n), "type", label, "mode", mode)
-		}
-		emit.gauge("dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", s.oldest, "type", label)
+		emitGauges(emit, "dispatcherd_slots", "Slots that support a type.",
+			map[string]int{"free": s.free, "taken": s.taken}, "type", label, "state")
+		emitGauges(emit, "dispatcherd_jobs_known", "Waiting jobs that the dispatcher knows: fetched candidates, and requests.",
+			map[string]int{"queued": s.known, "on_demand": s.requests}, "type", label, "mode")
+		emitGauge(emit, "dispatcherd_oldest_waiting_job_age_seconds", "Age of the oldest waiting job.", s.oldest, "type", label)
 		if bounded {
-			emit.gauge("dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.",
+			emitGauge(emit, "dispatcherd_window_share", "Age of the oldest waiting job, divided by the overtaking window.",
 				s.oldest/window.Seconds(), "type", label)
 		}
 		if s.counted {
-			emit.gauge("dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.",
-				float64(s.pending), "type", label)
+			emitGauge(emit, "dispatcherd_jobs_pending", "Pending jobs in Postgres, counted exactly up to 10,000 per type.",
+				s.pending, "type", label)
 		}
 		if s.unroutable > 0 {
-			emit.gauge("dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.",
-				float64(s.unroutable), "type", label)
-			emit.gauge("dispatcherd_unroutable_jobs_oldest_seconds", "Age of the oldest unroutable job when the jobs were counted.",
+			emitGauge(emit, "dispatcherd_unroutable_jobs", "Pending jobs of types that no slot of any dispatcher supports.",
+				s.unroutable, "type", label)
+			emitGauge(emit, "dispatcherd_unroutable_jobs_oldest_seconds", "Age of the oldest unroutable job when the jobs were counted.",
 				s.oldestUnroutable, "type", label)
 		}
 	}
-	emit.gauge("dispatcherd_jobs_pending_age_seconds",
+	emitGauge(emit, "dispatcherd_jobs_pending_age_seconds",
 		"Time since the latest complete count of pending jobs began; before the first count, since the start.",
 		list.PendingAge)
 }
@@ -205,29 +209,29 @@ func boolToInt(b bool) int {
 // scrapeAPI reads the state of the API.
 func (d *Daemon) scrapeAPI(emit emit) {
 	g := d.api.handler.Gauges()
-	emit.gauge("dispatcherd_api_connections", "Open connections of callers.", float64(g.Connections))
-	emit.gauge("dispatcherd_api_frame_sessions", "Connections of callers with frames.", float64(g.FrameSessions))
-	emit.gauge("dispatcherd_api_frame_requests", "Open requests of callers with frames.", float64(g.FrameRequests))
-	emit.gauge("dispatcherd_api_shared_requests", "Shared requests, current and kept.", float64(g.Requests))
-	emit.gauge("dispatcherd_api_keys", "Idempotency-Keys of shared requests.", float64(g.Keys))
-	emit.gauge("dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.", float64(g.Bytes))
-	emit.gauge("dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", float64(g.Bodies))
-	emit.gauge("dispatcherd_api_uploads", "Uploads in progress; each holds a connection to Postgres.", float64(d.api.backend.ActiveUploads()))
-	emit.gauge("dispatcherd_api_watched_rows", "Rows that callers wait for.", float64(d.api.rows.Watched()))
+	emitGauge(emit, "dispatcherd_api_connections", "Open connections of callers.", g.Connections)
+	emitGauge(emit, "dispatcherd_api_frame_sessions", "Connections of callers with frames.", g.FrameSessions)
+	emitGauge(emit, "dispatcherd_api_frame_requests", "Open requests of callers with frames.", g.FrameRequests)
+	emitGauge(emit, "dispatcherd_api_shared_requests", "Shared requests, current and kept.", g.Requests)
+	emitGauge(emit, "dispatcherd_api_keys", "Idempotency-Keys of shared requests.", g.Keys)
+	emitGauge(emit, "dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.", g.Bytes)
+	emitGauge(emit, "dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", g.Bodies)
+	emitGauge(emit, "dispatcherd_api_uploads", "Uploads in progress; each holds a connection to Postgres.", d.api.backend.ActiveUploads())
+	emitGauge(emit, "dispatcherd_api_watched_rows", "Rows that callers wait for.", d.api.rows.Watched())
 }
 
 // scrapeRequests counts on-demand requests. In each scrape, the number of submitted
 // requests is the number of waiting requests plus the sum of the ends.
 func (d *Daemon) scrapeRequests(emit emit) {
 	count := func(kind string, submitted uint64, ends [ondemand.Changed]uint64) {
-		emit.counter("dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.",
-			float64(submitted), "kind", kind)
+		emitCounter(emit, "dispatcherd_requests_submitted_total", "On-demand requests submitted, by where they wait.",
+			submitted, "kind", kind)
 		for answer, n := range ends {
 			end := "abandoned"
 			if answer > 0 {
 				end = ondemand.AnswerKind(answer).String()
 			}
-			emit.counter("dispatcherd_requests_ended_total", "On-demand requests by end.", float64(n), "kind", kind, "end", end)
+			emitCounter(emit, "dispatcherd_requests_ended_total", "On-demand requests by end.", n, "kind", kind, "end", end)
 		}
 	}
 	submitted, _, ends := d.api.requests.Tally()
@@ -240,32 +244,27 @@ func (d *Daemon) scrapeRequests(emit emit) {
 // also emits the version, and how much of the memory and of the decision log is in use.
 func (d *Daemon) scrapeLimits(emit emit) {
 	core, workers, c := d.cfg.Core.Limits, d.cfg.Workers, &d.cfg.API
-	for limit, n := range map[string]int{
+	emitGauges(emit, "dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", map[string]int{
 		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests,
 		"unrecorded": core.Unfinished, "set_aside": contract.MaxAside, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs,
-	} {
-		emit.gauge("dispatcherd_limit", "Configured bounds of the dispatcher and its workers.", float64(n), "limit", limit)
-	}
-	for limit, n := range map[string]int{
+	}, "limit")
+	emitGauges(emit, "dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", map[string]int{
 		"connections": c.MaxConnections, "payload_bytes": c.MaxPayload, "upload_bytes": int(c.MaxUpload), "body_bytes": int(c.BodiesLimit()),
 		"open_requests": c.OpenRequests, "shared_requests": c.SharedRequests, "keys": c.Keys, "shared_request_bytes": int(c.KeepBytes),
 		"events_per_request": c.EventsPerRequest, "requests": core.Requests, "database_connections": c.Connections,
-	} {
-		emit.gauge("dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.",
-			float64(n), "limit", limit)
-	}
-	emit.gauge("dispatcherd_build_info", "1; the label describes the program.",
+	}, "limit")
+	emitGauge(emit, "dispatcherd_build_info", "1; the label describes the program.",
 		1, "version", strings.TrimPrefix(d.cfg.Version, "dispatcherd "))
-	emit.gauge("dispatcherd_memory_limit_bytes",
+	emitGauge(emit, "dispatcherd_memory_limit_bytes",
 		"Current memory limit of the Go runtime; it is above --memory-bytes if live memory is close to that.",
-		float64(debug.SetMemoryLimit(-1)))
+		debug.SetMemoryLimit(-1))
 	if d.decisions != nil {
 		stats := d.decisions.Stats()
-		emit.gauge("dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.", float64(stats.Entries))
-		emit.counter("dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.",
-			float64(stats.Overwritten))
+		emitGauge(emit, "dispatcherd_decision_log_entries", "Entries in the decision log; at most --decision-log.", stats.Entries)
+		emitCounter(emit, "dispatcherd_decision_log_overwritten_total", "Entries of the decision log that newer ones have replaced.",
+			stats.Overwritten)
 	}
 }
