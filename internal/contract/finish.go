@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -29,10 +30,21 @@ func (o Outcome) String() string {
 	return [...]string{"done", "retry", "failed", "cancelled", "released", "crashed", "quarantined", "isolated"}[o]
 }
 
-// Final reports whether the outcome removes the job from the table of live jobs.
-func (o Outcome) Final() bool {
-	return o == Succeeded || o == FailedFinal || o == Cancelled || o == Quarantined
+// Status returns the status of the row after the outcome.
+func (o Outcome) Status() dispatcherd.Status {
+	switch o {
+	case Succeeded:
+		return dispatcherd.Done
+	case FailedFinal, Quarantined:
+		return dispatcherd.Failed
+	case Cancelled:
+		return dispatcherd.Cancelled
+	}
+	return dispatcherd.Pending
 }
+
+// Final reports whether the outcome removes the job from the table of live jobs.
+func (o Outcome) Final() bool { return o.Status().Final() }
 
 // Finish ends one attempt of one row.
 type Finish struct {
@@ -99,4 +111,10 @@ type FinishResult struct {
 	Verdict  Verdict
 	Stale    []dispatcherd.JobID // ascending
 	Deferred []Deferred          // ascending by ID
+}
+
+// Recorded reports whether the end of an item was recorded.
+func (r *FinishResult) Recorded(id dispatcherd.JobID) bool {
+	_, stale := slices.BinarySearch(r.Stale, id)
+	return r.Verdict == OK && !stale && !slices.ContainsFunc(r.Deferred, func(d Deferred) bool { return d.ID == id })
 }

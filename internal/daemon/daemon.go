@@ -58,11 +58,11 @@ type Daemon struct {
 
 // ending is what ends a daemon, and what its stop ends and waits for.
 type ending struct {
-	failed       chan error    // capacity 1: the error that ends the daemon
-	stopping     chan struct{} // closed by stop
-	postgresLost chan struct{} // closed by Lose
+	failed     chan error      // capacity 1: the error that ends the daemon
+	stopping   context.Context // done when the stop begins
+	statements context.Context // of statements; done after Lose
 
-	statements, workers, background, heartbeats context.CancelFunc
+	stop, lose, workers, background, heartbeats context.CancelFunc
 
 	services sync.WaitGroup // heartbeats, services, listener, API
 	sessions sync.WaitGroup // of workers
@@ -71,10 +71,9 @@ type ending struct {
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	cfg.shareDirectory()
-	d := &Daemon{
-		cfg: cfg, log: log, metrics: newMetrics(log),
-		ending: ending{failed: make(chan error, 1), stopping: make(chan struct{}), postgresLost: make(chan struct{})},
-	}
+	d := &Daemon{cfg: cfg, log: log, metrics: newMetrics(log), ending: ending{failed: make(chan error, 1)}}
+	d.ending.stopping, d.ending.stop = context.WithCancel(context.Background())
+	d.ending.statements, d.ending.lose = context.WithCancel(context.Background())
 	var worker net.Listener
 	defer func() {
 		if err != nil {
@@ -193,7 +192,7 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 		d.log.Warn("schedules: the types of startup-worker schedules are unknown; they are read again", zap.Error(err))
 	}
 	d.workers.startups.types = func() []string {
-		if d.stopping() { // no run begins
+		if d.ending.stopping.Err() != nil { // no run begins
 			return nil
 		}
 		return planner.Types()
@@ -250,21 +249,9 @@ func (d *Daemon) announce(rows []contract.RowNotification) {
 	}
 }
 
-// stopping reports whether the daemon stops.
-func (d *Daemon) stopping() bool {
-	select {
-	case <-d.ending.stopping:
-		return true
-	default:
-		return false
-	}
-}
-
 // start starts the loop and the components that execute its effects.
 func (d *Daemon) start() {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.ending.statements = cancel
-	execute := d.statements.start(ctx)
+	execute := d.statements.start(d.ending.statements)
 	d.loop.Start(&shell.Ports{Statement: execute, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
 
@@ -308,22 +295,14 @@ func (d *Daemon) fail(err error) {
 }
 
 // Lose ends the daemon after its Postgres has ended permanently. No end of an attempt can
-// be recorded, so the stop waits for no statement. Lose must be called at most once.
+// be recorded, so the stop waits for no statement.
 func (d *Daemon) Lose(err error) {
 	d.fail(err)
-	close(d.ending.postgresLost)
-	d.ending.statements()
+	d.ending.lose()
 }
 
 // lost reports whether Lose was called.
-func (d *Daemon) lost() bool {
-	select {
-	case <-d.ending.postgresLost:
-		return true
-	default:
-		return false
-	}
-}
+func (d *Daemon) lost() bool { return d.ending.statements.Err() != nil }
 
 // Run waits until ctx is done or the daemon fails, and stops the daemon.
 func (d *Daemon) Run(ctx context.Context) error {
@@ -343,7 +322,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 // stop stops the daemon in the stages of shell.Stop: drain, hand over or interrupt, end the
 // sessions, leave.
 func (d *Daemon) stop() error {
-	close(d.ending.stopping)
+	d.ending.stop()
 	d.notifySupervisor("STOPPING=1")
 	unended := 0
 	d.loop.Ask(func(c *actor.Core) { unended = c.Unended() })
@@ -371,7 +350,6 @@ func (d *Daemon) stop() error {
 	d.loop.Stop()
 	d.api.requests.Release()
 	d.statements.stop()
-	d.ending.statements()
 	d.ending.services.Wait()
 	d.saveDurations(learned)
 	d.api.handler.Close()
@@ -425,7 +403,7 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 		}
 		select {
 		case <-check.C:
-		case <-d.ending.postgresLost:
+		case <-d.ending.statements.Done():
 		}
 	}
 }

@@ -108,7 +108,7 @@ type startups struct {
 
 	mu        sync.Mutex
 	sessions  map[dispatcherd.SessionID]struct{} // sessions that got a run
-	connected map[dispatcherd.SessionID]string // the occasions of the workers that have named their process
+	connected map[dispatcherd.SessionID]string   // the occasions of the workers that have named their process
 }
 
 // occasionOf returns the occasion of the runs of a worker.

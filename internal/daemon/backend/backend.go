@@ -48,7 +48,7 @@ type Config struct {
 	Book       func(ctx context.Context, f func(*permits.Book)) bool
 	Settle     func(context.Context, dispatcherd.JobID) // see flowstore.API
 	Subscribed func() bool                              // reports whether notifications arrive
-	Stopping   <-chan struct{}                          // closed when the daemon begins to stop
+	Stopping   context.Context                          // done when the daemon begins to stop
 
 	ReconnectGrace time.Duration // how long a request waits without capacity
 	UploadWait     time.Duration // how long an upload waits for a connection
@@ -158,14 +158,7 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	return id, late, err
 }
 
-func (b *Backend) stopping() bool {
-	select {
-	case <-b.Stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Backend) stopping() bool { return b.Stopping.Err() != nil }
 
 // Abandon implements httpapi.Backend.
 func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {

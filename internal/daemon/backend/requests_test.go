@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,7 +95,7 @@ func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	require.EqualValues(t, 2, ends[ondemand.Stopping])
 	require.Empty(t, rows.ids())
 
-	stopping := make(chan struct{})
-	close(stopping)
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
 	New(Config{Rows: rows, Stopping: stopping}).Abandon(2, late) // a statement would panic
 }

@@ -176,31 +176,13 @@ func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Event) {
 
 // Finished reports the recorded ends.
 func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult) {
-	if r.count.Load() == 0 || res.Verdict != contract.OK {
+	if r.count.Load() == 0 {
 		return
 	}
-	open := make(map[dispatcherd.JobID]struct{}, len(res.Stale)+len(res.Deferred))
-	for _, id := range res.Stale {
-		open[id] = struct{}{}
-	}
-	for i := range res.Deferred {
-		open[res.Deferred[i].ID] = struct{}{}
-	}
 	for i := range req.Items {
-		f := &req.Items[i]
-		if _, not := open[f.ID]; not {
-			continue
+		if f := &req.Items[i]; res.Recorded(f.ID) {
+			r.changed(&claim.State{ID: f.ID, Attempt: f.Attempt, Status: f.Outcome.Status(), Result: f.Result, Failure: f.Error})
 		}
-		state := claim.State{ID: f.ID, Attempt: f.Attempt, Status: dispatcherd.Pending, Result: f.Result, Failure: f.Error}
-		switch f.Outcome {
-		case contract.Succeeded:
-			state.Status = dispatcherd.Done
-		case contract.FailedFinal, contract.Quarantined:
-			state.Status = dispatcherd.Failed
-		case contract.Cancelled:
-			state.Status = dispatcherd.Cancelled
-		}
-		r.changed(&state)
 	}
 }
 

@@ -231,7 +231,7 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 				continue
 			}
 			found = true
-			if !f.Outcome.Final() || !recorded(result, f.ID) {
+			if !f.Outcome.Final() || !result.Recorded(f.ID) {
 				c.returned = true // the read of all permits finds what became of it
 				continue
 			}
@@ -239,19 +239,6 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 		}
 		return found
 	})
-}
-
-// recorded reports whether the end of an item was recorded.
-func recorded(r *contract.FinishResult, id dispatcherd.JobID) bool {
-	if slices.Contains(r.Stale, id) {
-		return false
-	}
-	for i := range r.Deferred {
-		if r.Deferred[i].ID == id {
-			return false
-		}
-	}
-	return true
 }
 
 // Book returns the book, or nil. It must be called between two steps.
