@@ -244,10 +244,11 @@ func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 		require.Len(t, fx, 1)
 		return fx[0]
 	}
-	e := say(7, event.Report{Job: -1, Attempt: 1, JSON: []byte("0.5")})
-	require.Equal(t, &effect.Progress{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte("0.5")}, e)
-	e = say(7, event.Report{Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)})
-	require.Equal(t, &effect.Partial{Job: -1, Attempt: 1, Mode: dispatcherd.OnDemand, JSON: []byte(`"line"`)}, e)
+	for _, r := range []event.Report{
+		{Job: -1, Attempt: 1, JSON: []byte("0.5")}, {Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)},
+	} {
+		require.Equal(t, &effect.Report{Report: r, Mode: dispatcherd.OnDemand}, say(7, r))
+	}
 	require.Empty(t,
 		c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil),
 		"the log of a request is not kept")

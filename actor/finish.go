@@ -314,10 +314,8 @@ func (c *Core) handleReported(ev event.Reported) {
 		case !c.isCurrent(j, ev.Session, r.Job, r.Attempt):
 		case r.Log != "":
 			c.keepLog(j, c.sessions[ev.Session], r)
-		case r.Partial:
-			c.emit(&effect.Partial{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON})
 		default:
-			c.emit(&effect.Progress{Job: r.Job, Attempt: r.Attempt, Mode: j.mode, JSON: r.JSON})
+			c.emit(&effect.Report{Report: *r, Mode: j.mode})
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (c *Core) keepLog(j *job, s *session, r *event.Report) {
 	if s == nil || j.mode != dispatcherd.Queued {
 		return
 	}
-	c.emit(&effect.Log{Job: r.Job, Attempt: r.Attempt, Text: r.Log})
+	c.emit(&effect.Report{Report: *r, Mode: j.mode})
 	before, held := len(j.row.log), c.quotas.Logs
 	if before == 0 {
 		j.row.logUser = s.user

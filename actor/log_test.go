@@ -87,7 +87,7 @@ func TestLogIsPartOfTheEndAndIsDroppedWhenItIsRecorded(t *testing.T) {
 	say := func(message string) []effect.Effect {
 		return w.at.core.Step(w.now, event.Reported{Session: 1, Reports: []event.Report{{Job: 1, Attempt: 1, Log: message}}}, nil)
 	}
-	require.Equal(t, []effect.Effect{&effect.Log{Job: 1, Attempt: 1, Text: "info: a\n"}}, say("info: a\n"))
+	require.Equal(t, []effect.Effect{&effect.Report{Report: event.Report{Job: 1, Attempt: 1, Log: "info: a\n"}}}, say("info: a\n"))
 	say("warn: b\n")
 	fx := w.at.core.Step(w.now, event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
 	request := one[*effect.Finish](t, fx).Request

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -163,33 +164,12 @@ type Answer struct {
 	Reason string // for other kinds
 }
 
-// Progress reports the progress of a running job.
-type Progress struct {
+// Report passes on a report about a running attempt.
+type Report struct {
 	effect
+	event.Report
 
-	Job     dispatcherd.JobID
-	Attempt dispatcherd.Attempt
-	Mode    dispatcherd.Mode
-	JSON    []byte
-}
-
-// Partial delivers a part of a running job's output.
-type Partial struct {
-	effect
-
-	Job     dispatcherd.JobID
-	Attempt dispatcherd.Attempt
-	Mode    dispatcherd.Mode
-	JSON    []byte
-}
-
-// Log delivers a message of the log of a running queued job.
-type Log struct {
-	effect
-
-	Job     dispatcherd.JobID
-	Attempt dispatcherd.Attempt
-	Text    string // level and message, with a final line break
+	Mode dispatcherd.Mode
 }
 
 // Fetch asks Postgres for candidates. The answer is event.Fetched.

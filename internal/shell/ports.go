@@ -18,10 +18,8 @@ type Workers interface {
 type Callers interface {
 	// Started reports the start of an attempt.
 	Started(e *effect.Started)
-	// Progress reports the progress of a running request.
-	Progress(e *effect.Progress)
-	// Partial passes on a part of the output.
-	Partial(e *effect.Partial)
+	// Reported passes on progress or a part of the output.
+	Reported(e *effect.Report)
 	// Answer ends the request.
 	Answer(e *effect.Answer)
 }
@@ -30,12 +28,8 @@ type Callers interface {
 type Rows interface {
 	// Sent reports the start of an attempt.
 	Sent(e *effect.Send)
-	// Log passes on a message of the log.
-	Log(e *effect.Log)
-	// Progress reports the progress of a running job.
-	Progress(e *effect.Progress)
-	// Partial passes on a part of the output.
-	Partial(e *effect.Partial)
+	// Reported passes on progress, a part of the output or a message of the log.
+	Reported(e *effect.Report)
 }
 
 // Ports are the components that carry out effects. It implements actor.Performer.
@@ -61,20 +55,12 @@ func (p *Ports) Perform(fx []effect.Effect) {
 			p.Callers.Answer(e)
 		case *effect.Started:
 			p.Callers.Started(e)
-		case *effect.Progress:
+		case *effect.Report:
 			if e.Mode == dispatcherd.OnDemand {
-				p.Callers.Progress(e)
+				p.Callers.Reported(e)
 			} else {
-				p.Rows.Progress(e)
+				p.Rows.Reported(e)
 			}
-		case *effect.Partial:
-			if e.Mode == dispatcherd.OnDemand {
-				p.Callers.Partial(e)
-			} else {
-				p.Rows.Partial(e)
-			}
-		case *effect.Log:
-			p.Rows.Log(e)
 		case *effect.Send:
 			if e.Mode == dispatcherd.Queued {
 				p.Rows.Sent(e)

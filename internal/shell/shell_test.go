@@ -158,17 +158,14 @@ func (w workers) Tell(effect.Effect) { w.note("worker") }
 
 type callers struct{ *recorder }
 
-func (c callers) Started(*effect.Started)   { c.note("caller started") }
-func (c callers) Progress(*effect.Progress) { c.note("caller progress") }
-func (c callers) Partial(*effect.Partial)   { c.note("caller partial") }
-func (c callers) Answer(*effect.Answer)     { c.note("caller answer") }
+func (c callers) Started(*effect.Started) { c.note("caller started") }
+func (c callers) Reported(*effect.Report) { c.note("caller report") }
+func (c callers) Answer(*effect.Answer)   { c.note("caller answer") }
 
 type rows struct{ *recorder }
 
-func (r rows) Sent(*effect.Send)         { r.note("row sent") }
-func (r rows) Progress(*effect.Progress) { r.note("row progress") }
-func (r rows) Log(*effect.Log)           { r.note("row log") }
-func (r rows) Partial(*effect.Partial)   { r.note("row partial") }
+func (r rows) Sent(*effect.Send)       { r.note("row sent") }
+func (r rows) Reported(*effect.Report) { r.note("row report") }
 
 func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 	r := &recorder{}
@@ -196,18 +193,15 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 		&effect.Welcome{},
 		&effect.Started{},
 		&effect.Answer{},
-		&effect.Progress{Mode: queued},
-		&effect.Progress{Mode: onDemand},
-		&effect.Partial{Mode: queued},
-		&effect.Partial{Mode: onDemand},
-		&effect.Log{},
+		&effect.Report{Mode: queued},
+		&effect.Report{Mode: onDemand},
 		&effect.Violation{Err: errors.New("violation")},
 	})
 	require.Equal(t, []string{
 		"statement *effect.Fetch", "statement *effect.Claim", "statement *effect.Resolve", "statement *effect.Load",
 		"statement *effect.Adopt", "statement *effect.Finish", "statement *effect.Spawn", "statement *effect.SetGate",
 		"row sent", "worker send", "worker send", "worker", "worker", "worker",
-		"caller started", "caller answer", "row progress", "caller progress", "row partial", "caller partial", "row log", "violation",
+		"caller started", "caller answer", "row report", "caller report", "violation",
 	}, r.got)
 }
 

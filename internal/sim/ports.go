@@ -78,11 +78,8 @@ type callerPort struct{ *host }
 // Started implements shell.Callers.
 func (callerPort) Started(*effect.Started) {}
 
-// Progress implements shell.Callers.
-func (callerPort) Progress(*effect.Progress) {}
-
-// Partial implements shell.Callers.
-func (callerPort) Partial(*effect.Partial) {}
+// Reported implements shell.Callers.
+func (callerPort) Reported(*effect.Report) {}
 
 // Answer implements shell.Callers.
 func (h callerPort) Answer(e *effect.Answer) { h.answer(e) }
@@ -93,14 +90,8 @@ type rowPort struct{ *host }
 // Sent implements shell.Rows.
 func (rowPort) Sent(*effect.Send) {}
 
-// Log implements shell.Rows.
-func (rowPort) Log(*effect.Log) {}
-
-// Progress implements shell.Rows.
-func (rowPort) Progress(*effect.Progress) {}
-
-// Partial implements shell.Rows.
-func (rowPort) Partial(*effect.Partial) {}
+// Reported implements shell.Rows.
+func (rowPort) Reported(*effect.Report) {}
 
 // order takes the events of a session.
 func (h *host) order(ev event.Event) {

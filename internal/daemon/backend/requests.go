@@ -2,8 +2,10 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -111,24 +113,32 @@ func (c *Requests) Started(e *effect.Started) {
 	}
 }
 
-// Progress implements shell.Callers.
-func (c *Requests) Progress(e *effect.Progress) {
-	c.reported(e.Job, ondemand.Event{Name: "progress", Attempt: e.Attempt, Data: e.JSON})
-}
-
-// Partial implements shell.Callers.
-func (c *Requests) Partial(e *effect.Partial) {
-	c.reported(e.Job, ondemand.Event{Name: "partial", Attempt: e.Attempt, Data: e.JSON})
-}
-
-// reported passes progress and partial output to the caller.
-func (c *Requests) reported(job dispatcherd.JobID, report ondemand.Event) {
+// Reported implements shell.Callers.
+func (c *Requests) Reported(e *effect.Report) {
 	c.mu.Lock()
-	me, waits := c.waiting[job]
+	me, waits := c.waiting[e.Job]
 	c.mu.Unlock()
 	if waits {
-		me.caller.Reported(report)
+		me.caller.Reported(eventOf(e))
 	}
+}
+
+// eventOf returns the event of a report for callers.
+func eventOf(e *effect.Report) ondemand.Event {
+	it := ondemand.Event{Name: "progress", Attempt: e.Attempt, Data: e.JSON}
+	switch {
+	case e.Log != "":
+		it.Name = "log"
+		var message struct {
+			Level   string `json:"level"`
+			Message string `json:"message"`
+		}
+		message.Level, message.Message, _ = strings.Cut(strings.TrimSuffix(e.Log, "\n"), ": ")
+		it.Data, _ = json.Marshal(message) // text cannot fail
+	case e.Partial:
+		it.Name = "partial"
+	}
+	return it
 }
 
 // answerKinds translates the core's answers.

@@ -2,10 +2,8 @@ package backend
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,49 +125,24 @@ func (r *Rows) started(id dispatcherd.JobID, slot dispatcherd.SlotID, attempt di
 	}
 }
 
-// Progress implements shell.Rows.
-func (r *Rows) Progress(e *effect.Progress) {
-	r.reported(e.Job, ondemand.Event{Name: "progress", Attempt: e.Attempt, Data: e.JSON})
+// Reported implements shell.Rows. Callers of durable requests get no log, because only the row has it.
+func (r *Rows) Reported(e *effect.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.progress) == 0 {
-		r.wake(contract.ProgressMade)
+	if !e.Partial && e.Log == "" {
+		if len(r.progress) == 0 {
+			r.wake(contract.ProgressMade)
+		}
+		r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
 	}
-	r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
-}
-
-// Partial implements shell.Rows.
-func (r *Rows) Partial(e *effect.Partial) {
-	r.reported(e.Job, ondemand.Event{Name: "partial", Attempt: e.Attempt, Data: e.JSON})
-}
-
-// Log implements shell.Rows. Callers of durable requests get no log, because only the row has it.
-func (r *Rows) Log(e *effect.Log) {
-	if r.count.Load() == 0 {
+	w := r.watched[e.Job]
+	if w == nil {
 		return
 	}
-	var message struct {
-		Level   string `json:"level"`
-		Message string `json:"message"`
-	}
-	message.Level, message.Message, _ = strings.Cut(strings.TrimSuffix(e.Text, "\n"), ": ")
-	if text, err := json.Marshal(message); err == nil {
-		r.reported(e.Job, ondemand.Event{Name: "log", Attempt: e.Attempt, Data: text})
-	}
-}
-
-// reported passes a report about a job that runs here to its callers.
-func (r *Rows) reported(job dispatcherd.JobID, report ondemand.Event) {
-	if r.count.Load() == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w := r.watched[job]; w != nil {
-		for c, answered := range w.watchers {
-			if !answered || report.Name != "log" {
-				c.Reported(report)
-			}
+	report := eventOf(e)
+	for c, answered := range w.watchers {
+		if !answered || e.Log == "" {
+			c.Reported(report)
 		}
 	}
 }
