@@ -5,8 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hbollon/go-edlib"
+
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/internal/spelling"
 )
 
 // offeredTypes bounds the list of types in an explanation.
@@ -20,12 +21,12 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 	distances := map[string]int{}
 	for _, t := range b.Types().Items {
 		if t.Capacity > 0 {
-			distances[t.Type] = spelling.Edits(typ, t.Type)
+			distances[t.Type] = edlib.OSADamerauLevenshteinDistance(typ, t.Type)
 		}
 	}
 	for name, slots := range others { // order-free: sorted below
 		if slots > 0 {
-			distances[name] = spelling.Edits(typ, name)
+			distances[name] = edlib.OSADamerauLevenshteinDistance(typ, name)
 		}
 	}
 	names = slices.SortedFunc(maps.Keys(distances), func(x, y string) int {

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbollon/go-edlib"
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/spelling"
 )
 
 const (
@@ -145,7 +145,7 @@ func (c configFile) checkKeys(known []string) error {
 func Nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
-		if d := spelling.Edits(name, k); d < fewest {
+		if d := edlib.OSADamerauLevenshteinDistance(name, k); d < fewest {
 			best, fewest = k, d
 		}
 	}
