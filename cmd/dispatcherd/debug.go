@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"time"
@@ -39,11 +38,13 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 					return err
 				}
 			}
-			n, err := a.saveBundle(cmd.Context(), file)
-			if err != nil {
-				return err
-			}
-			return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, file)
+			return a.OverAPI(func() error {
+				n, err := a.saveBundle(cmd.Context(), file)
+				if err != nil {
+					return err
+				}
+				return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, file)
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
@@ -60,11 +61,7 @@ const bundleTimeout = time.Minute
 func (a *app) saveBundle(ctx context.Context, file string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
-	var archive []byte
-	err := a.API.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody, func(body io.Reader) (err error) {
-		archive, err = io.ReadAll(body)
-		return err
-	})
+	archive, err := a.Do(ctx, http.MethodGet, daemon.BundlePath, nil, http.NoBody)
 	if err != nil {
 		return 0, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
@@ -36,18 +35,19 @@ func (d *Dispatcher) String() string {
 	return d.Socket
 }
 
-// With calls do with a client, and explains its error.
-func (d *Dispatcher) With(do func(c *client.Client) error) error {
-	options, flag := client.Options{Socket: d.Socket}, "--api-socket"
-	if d.URL != "" {
-		options, flag = client.Options{URL: d.URL, Token: d.Token}, "--api"
+// OverAPI calls do, which may use the client of the invocation, and explains its error.
+func (a *Invocation) OverAPI(do func() error) error {
+	options, flag := client.Options{Socket: a.API.Socket}, "--api-socket"
+	if a.API.URL != "" {
+		options, flag = client.Options{URL: a.API.URL, Token: a.API.Token}, "--api"
 	}
 	c, err := client.New(options)
 	if err != nil {
 		return exit.Usagef("%s: %w", flag, err)
 	}
 	defer c.Close()
-	return d.Explain(do(c))
+	a.client = c
+	return a.Explain(do())
 }
 
 // IsMissing reports whether a dispatcher says that it has no such object.
@@ -56,57 +56,38 @@ func IsMissing(err error) bool {
 	return ok && p.Type == client.TypeNotFound
 }
 
-// Call makes a call with a JSON body, or without one if it is nil, and returns the answer. The error names the dispatcher that does
-// not answer, or contains the refusal.
-func Call[T any](ctx context.Context, d *Dispatcher, method, path string, body any) (answer T, err error) {
+// Call makes a call with a JSON body, or without one if it is nil, and returns the answer.
+func Call[T any](ctx context.Context, a *Invocation, method, path string, body any) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	err = d.With(func(c *client.Client) error {
-		answer, err = client.Call[T](ctx, c, method, path, body)
-		return err
-	})
-	return answer, err
-}
-
-// Do sends a request, and passes the body of a successful answer to read. Both may have any length.
-func (d *Dispatcher) Do(
-	ctx context.Context, method, path string, header http.Header, body io.Reader, read func(io.Reader) error,
-) error {
-	return d.With(func(c *client.Client) error {
-		res, err := c.Send(ctx, method, path, body, header)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = res.Body.Close() }() // it was read
-		return read(res.Body)
-	})
-}
-
-// Upload posts lines and decodes the answer. If bad lines reject them all, it returns these with the error.
-func (d *Dispatcher) Upload(ctx context.Context, path string, lines io.Reader) (uploaded httpapi.Uploaded, err error) {
-	header := http.Header{"Content-Type": {"application/x-ndjson"}}
-	err = d.Do(ctx, http.MethodPost, path, header, lines, func(r io.Reader) error { return json.NewDecoder(r).Decode(&uploaded) })
-	if p, ok := errors.AsType[*client.Problem](err); ok {
-		uploaded.Bad, uploaded.Problems = p.Bad, p.Problems
-	}
-	return uploaded, err
+	return client.Call[T](ctx, a.client, method, path, body)
 }
 
 // Page reads a page of a list. parameters is a struct for [rest.Encode].
-func Page[P any](ctx context.Context, d *Dispatcher, path string, parameters any) (P, error) {
-	return Call[P](ctx, d, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil)
+func Page[P any](ctx context.Context, a *Invocation, path string, parameters any) (P, error) {
+	return Call[P](ctx, a, http.MethodGet, path+"?"+rest.Encode(parameters).Encode(), nil)
+}
+
+// Do sends a request and returns the answer. Both may have any length.
+func (a *Invocation) Do(ctx context.Context, method, path string, header http.Header, body io.Reader) ([]byte, error) {
+	res, err := a.client.Send(ctx, method, path, body, header)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // it was read
+	return io.ReadAll(res.Body)
 }
 
 // plain are the problems whose detail says everything.
 var plain = []string{rest.InvalidRequest.Name, rest.InvalidJob.Name, rest.NotFound.Name, rest.Conflict.Name}
 
-// Explain adds the exit code and the next step to an error of a request. An error with an exit code remains.
-func (d *Dispatcher) Explain(err error) error {
+// Explain adds the exit code and the next step to an error of a request. An error with an exit code remains, and one of the output.
+func (a *Invocation) Explain(err error) error {
 	_, coded := errors.AsType[*exit.Error](err)
 	p, refused := errors.AsType[*client.Problem](err)
 	file, isFile := errors.AsType[*fs.PathError](err) // of a body that is a file
 	switch {
-	case err == nil, coded, errors.Is(err, context.Canceled):
+	case err == nil, coded, isFile && file.Op == "write", errors.Is(err, context.Canceled):
 		return err
 	case refused && p.Name() == rest.InvalidJob.Name:
 		return exit.Usagef("%s", p.Detail)
@@ -122,14 +103,14 @@ func (d *Dispatcher) Explain(err error) error {
 		return exit.Errorf(
 			exit.Unavailable,
 			"%s may not be opened by this user: %w; join the group of the dispatcher, ask as its user, or use TCP and a token (--api)",
-			d,
+			&a.API,
 			err,
 		)
 	}
 	return exit.Errorf(
 		exit.Unavailable,
 		"no dispatcher answers on %s: %w; start one with 'dispatcherd serve', or name a running one with --api-socket or --api",
-		d,
+		&a.API,
 		err,
 	)
 }

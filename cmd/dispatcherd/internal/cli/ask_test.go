@@ -31,20 +31,25 @@ func answering(t *testing.T, status int, body string) string {
 	return path
 }
 
-func on(socket string) *Dispatcher { return &Dispatcher{Socket: socket} }
+func on(socket string) *Invocation { return &Invocation{API: Dispatcher{Socket: socket}} }
 
 // asked returns the error of a call.
 func asked(t *testing.T, socket, path string) error {
 	t.Helper()
-	_, err := Call[any](t.Context(), on(socket), http.MethodGet, path, nil)
-	return err
+	a := on(socket)
+	return a.OverAPI(func() error {
+		_, err := Call[any](t.Context(), a, http.MethodGet, path, nil)
+		return err
+	})
 }
 
 func TestAnswerIsDecoded(t *testing.T) {
-	at := on(answering(t, http.StatusOK, `{"asked": %q}`))
-	answer, err := Call[struct{ Asked string }](t.Context(), at, http.MethodGet, "/v1/slots", nil)
-	require.NoError(t, err)
-	require.Equal(t, "/v1/slots", answer.Asked)
+	a := on(answering(t, http.StatusOK, `{"asked": %q}`))
+	require.NoError(t, a.OverAPI(func() error {
+		answer, err := Call[struct{ Asked string }](t.Context(), a, http.MethodGet, "/v1/slots", nil)
+		require.Equal(t, "/v1/slots", answer.Asked)
+		return err
+	}))
 }
 
 func TestRefusalHasExitCodeAndDetail(t *testing.T) {

@@ -28,7 +28,7 @@ func (a treeCommands) openCommand() *cobra.Command {
 	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
 	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
 	Number(cmd.Flags(), &parent, "parent", "1", LargestID, "open batch of which the callback is a member")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
 		if cmd.Flags().Changed("callback") {
 			b.Callback = []byte(callback)
 			if err := CheckJSON("--callback", b.Callback); err != nil {
@@ -39,7 +39,7 @@ func (a treeCommands) openCommand() *cobra.Command {
 			return exit.Usagef(`--name is "": it must have 1 to 128 bytes, or be left out`)
 		}
 		b.Parent = dispatcherd.JobID(parent)
-		id, err := c.Flows().Open(ctx, b)
+		id, err := a.client.Flows().Open(ctx, b)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func List[T any](
 	name := path[strings.LastIndex(path, "/")+1:]
 	cmd.Use = cmp.Or(cmd.Use, "list")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := Page[contract.Page[T]](cmd.Context(), &a.API, path, parameters)
+		p, err := Page[contract.Page[T]](cmd.Context(), a, path, parameters)
 		if err != nil {
 			return err
 		}

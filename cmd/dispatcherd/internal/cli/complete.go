@@ -52,7 +52,10 @@ func complete[T any](a *Invocation, path string, query any, offer func(*T) (valu
 		defer cancel()
 		var page contract.Page[T]
 		if a.Resolve(cmd) == nil {
-			page, _ = Page[contract.Page[T]](ctx, &a.API, path, query)
+			_ = a.OverAPI(func() (err error) {
+				page, err = Page[contract.Page[T]](ctx, a, path, query)
+				return err
+			})
 		}
 		for i := range page.Items {
 			if value, about := offer(&page.Items[i]); strings.HasPrefix(value, begun) {

@@ -57,36 +57,34 @@ func (a *Invocation) FanOutCommand() *cobra.Command {
 	Number(flags, &timeout, "timeout", "1ms", "1h", "how long to wait for the answers (default: the dispatcher's, 30s)")
 	Number(flags, &expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	a.APIFlags(flags)
+	a.APIFlags(cmd)
 	cmd.ValidArgsFunction = a.completeTypes()
 	return cmd
 }
 
 // fanOut distributes the items and prints the answers.
 func (a *Invocation) fanOut(ctx context.Context, d client.Distribution, durable bool) error {
-	return a.API.With(func(c *client.Client) error {
-		if durable {
-			batch, chunks, err := c.DistributeDurable(ctx, d)
-			if err != nil {
-				return a.suggestType(ctx, d.Type, err)
-			}
-			return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
-		}
-		chunks, err := c.Distribute(ctx, d)
+	if durable {
+		batch, chunks, err := a.client.DistributeDurable(ctx, d)
 		if err != nil {
 			return a.suggestType(ctx, d.Type, err)
 		}
-		failed := 0
-		for i := range chunks {
-			if !chunks[i].OK {
-				failed++
-			}
+		return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
+	}
+	chunks, err := a.client.Distribute(ctx, d)
+	if err != nil {
+		return a.suggestType(ctx, d.Type, err)
+	}
+	failed := 0
+	for i := range chunks {
+		if !chunks[i].OK {
+			failed++
 		}
-		if err := a.printChunks(chunks); err != nil || failed == 0 {
-			return err
-		}
-		return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
-	})
+	}
+	if err := a.printChunks(chunks); err != nil || failed == 0 {
+		return err
+	}
+	return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
 }
 
 // printChunks prints the answers in order.

@@ -26,7 +26,7 @@ func (a treeCommands) insertCommand() *cobra.Command {
 		Long:    insertLong,
 		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
 	}
-	cmd = a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd = a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		document, err := a.ReadFile(args[0], maxDocument)
 		if err == nil {
 			err = CheckJSON("the flow", document)
@@ -34,7 +34,7 @@ func (a treeCommands) insertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		inserted, err := c.Flows().InsertFlow(ctx, document)
+		inserted, err := a.client.Flows().InsertFlow(ctx, document)
 		if err != nil {
 			return err
 		}

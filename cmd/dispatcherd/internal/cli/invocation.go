@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -23,6 +24,7 @@ type Invocation struct {
 
 	Database Database          // --database-url
 	API      Dispatcher        // --api-socket, --api, --api-token
+	client   *client.Client    // of API; set while a command uses it
 	ignored  []string          // unknown variables
 	origins  map[string]string // the source of the value of each flag of the running command, by name
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -68,7 +69,7 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.JobChange, agreed consent) error {
 	total, err := a.countAll(ctx, c.op, f)
 	if err != nil {
-		return fmt.Errorf("counting the jobs: %w", err)
+		return fmt.Errorf("counting the jobs: %w", a.Explain(err))
 	}
 	if err := a.agreeToChange(c.op, total, agreed); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 		f.Limit = int(min(left, LargestPage))
 		b, err := a.changeSome(ctx, c.op, f)
 		if err != nil {
-			return fmt.Errorf("after %s %s: %w", Counted(changed, "job"), c.did, err)
+			return fmt.Errorf("after %s %s: %w", Counted(changed, "job"), c.did, a.Explain(err))
 		}
 		changed += int64(b.Changed)
 		left -= int64(b.Matching)
@@ -94,8 +95,8 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 
 // countAll counts the jobs that a filter selects, in bounded steps.
 func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f httpapi.JobChange) (total int64, err error) {
-	for {
-		b, err := a.countJobs(ctx, op, f)
+	for f.DryRun = true; ; {
+		b, err := a.changeJobs(ctx, op, f)
 		if err != nil {
 			return 0, err
 		}
@@ -108,26 +109,21 @@ func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f http
 
 // change calls the operation.
 func (a *Invocation) changeJobs(ctx context.Context, op contract.Operation, q httpapi.JobChange) (contract.Bulk, error) {
-	return Call[contract.Bulk](ctx, &a.API, http.MethodPost, "/v1/jobs/"+string(op)+"?"+rest.Encode(q).Encode(), nil)
+	return Call[contract.Bulk](ctx, a, http.MethodPost, "/v1/jobs/"+string(op)+"?"+rest.Encode(q).Encode(), nil)
 }
 
-// count is change without a change.
-func (a *Invocation) countJobs(ctx context.Context, op contract.Operation, q httpapi.JobChange) (contract.Bulk, error) {
-	q.DryRun, q.Expect = true, nil
-	return a.changeJobs(ctx, op, q)
-}
-
-// changeSome changes the next jobs. Other programs may change jobs between the count and the
-// change, so it tries again a few times.
+// changeSome changes the next jobs. Other programs may change jobs between the count and the change, so it tries again a few times
+// with the number that the dispatcher has counted.
 func (a *Invocation) changeSome(ctx context.Context, op contract.Operation, f httpapi.JobChange) (b contract.Bulk, err error) {
+	expect := f.Limit
+	f.Expect = &expect
 	for range 5 {
-		if b, err = a.countJobs(ctx, op, f); err != nil || b.Matching == 0 {
-			return b, err
+		b, err = a.changeJobs(ctx, op, f)
+		p, ok := errors.AsType[*client.Problem](err)
+		if !ok || p.Matching == nil {
+			break
 		}
-		f.Expect = &b.Matching
-		if b, err = a.changeJobs(ctx, op, f); err == nil || exit.CodeOf(ctx, err) != exit.Conflict {
-			return b, err
-		}
+		expect = *p.Matching
 	}
 	return b, err
 }
@@ -159,12 +155,13 @@ func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation)
 	}
 	changed, rows, errs := []changedJob{}, [][]any{}, []error{}
 	for _, id := range ids {
-		job, err := Call[changedJob](ctx, &a.API, c.method, rest.JobPath(id)+c.path, nil)
+		job, err := Call[changedJob](ctx, a, c.method, rest.JobPath(id)+c.path, nil)
 		if err == nil {
 			changed, rows = append(changed, job), append(rows, []any{job.ID, job.Status})
 			continue
 		}
-		errs = append(errs, about(id, err))
+		err = a.about(id, err)
+		errs = append(errs, err)
 		if exit.CodeOf(ctx, err) == exit.Unavailable {
 			break // it is the same for the others
 		}

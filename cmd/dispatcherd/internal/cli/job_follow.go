@@ -26,13 +26,11 @@ An interrupt does not cancel the job.`,
 			if err != nil {
 				return err
 			}
-			return a.API.With(func(c *client.Client) error {
-				result, err := c.Follow(cmd.Context(), ids[0], "", a.showEvent)
-				if err != nil {
-					return about(ids[0], a.explainEnd(err))
-				}
-				return a.showResult(result)
-			})
+			result, err := a.client.Follow(cmd.Context(), ids[0], "", a.showEvent)
+			if err != nil {
+				return a.about(ids[0], explainEnd(err))
+			}
+			return a.showResult(result)
 		},
 	}
 	cmd.ValidArgsFunction = a.completeIDs()
@@ -50,7 +48,7 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.API.With(func(c *client.Client) error { return a.waitForJobs(cmd.Context(), c, ids, timeout) })
+			return a.waitForJobs(cmd.Context(), ids, timeout)
 		},
 	}
 	Number(cmd.Flags(), &timeout, "timeout", "1ms", Longest, "how long to wait at most (default: no limit)")
@@ -59,7 +57,7 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 }
 
 // wait follows the jobs one after the other, because it needs the end of each.
-func (a *Invocation) waitForJobs(ctx context.Context, c *client.Client, ids []dispatcherd.JobID, timeout time.Duration) error {
+func (a *Invocation) waitForJobs(ctx context.Context, ids []dispatcherd.JobID, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -67,13 +65,13 @@ func (a *Invocation) waitForJobs(ctx context.Context, c *client.Client, ids []di
 	}
 	ended, rows, bad := make([]changedJob, len(ids)), make([][]any, len(ids)), 0
 	for i, id := range ids {
-		status, err := awaitEnd(ctx, c, id)
+		status, err := awaitEnd(ctx, a.client, id)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			left := strings.Trim(fmt.Sprint(ids[i:min(len(ids), i+10)]), "[]")
 			return exit.Errorf(exit.Negative, "after %v, not all of the jobs have ended: %s%s", timeout, left, When(len(ids) > i+10, " …"))
 		}
 		if err != nil {
-			return about(id, a.API.Explain(err))
+			return a.about(id, err)
 		}
 		if status != dispatcherd.Done {
 			bad++

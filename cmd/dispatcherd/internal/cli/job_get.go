@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,22 +36,21 @@ func (a *Invocation) jobGetCommand() *cobra.Command {
 
 // get reads a job.
 func (a *Invocation) getJob(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	job, err := Call[contract.Job](ctx, &a.API, http.MethodGet, rest.JobPath(id), nil)
-	return job, about(id, err)
+	job, err := Call[contract.Job](ctx, a, http.MethodGet, rest.JobPath(id), nil)
+	return job, a.about(id, err)
 }
 
-// about names the job that a dispatcher does not have.
-func about(id dispatcherd.JobID, err error) error {
-	coded, ok := errors.AsType[*exit.Error](err)
+// about explains an error, and names the job that a dispatcher does not have.
+func (a *Invocation) about(id dispatcherd.JobID, err error) error {
+	explained := a.Explain(err)
 	switch {
-	case !ok || coded.Code != exit.NotFound:
-		return err
+	case !IsMissing(err):
 	case id.OnDemand():
 		return exit.Errorf(exit.NotFound, "request %d is not in memory: it was answered, or this dispatcher never had it", id)
-	case strings.HasPrefix(err.Error(), "no such job"): // not the callback of a batch
-		return exit.Errorf(exit.NotFound, "job %d: %w", id, err)
+	case strings.HasPrefix(explained.Error(), "no such job"): // not the callback of a batch
+		return exit.Errorf(exit.NotFound, "job %d: %w", id, explained)
 	}
-	return err
+	return explained
 }
 
 // addJob adds the facts about a job, the log and the failed attempts last.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -77,7 +79,7 @@ func (a *Invocation) insertOne(ctx context.Context, flags *pflag.FlagSet) error 
 	if err != nil {
 		return err
 	}
-	inserted, err := Call[httpapi.Inserted](ctx, &a.API, http.MethodPost, "/v1/jobs", job)
+	inserted, err := Call[httpapi.Inserted](ctx, a, http.MethodPost, "/v1/jobs", job)
 	if err != nil {
 		return err
 	}
@@ -175,7 +177,14 @@ func (a *Invocation) insertStream(ctx context.Context, name string, skipBad bool
 	if skipBad {
 		path, prefix = path+"?on_error=skip", "skipping "
 	}
-	uploaded, err := a.API.Upload(ctx, path, in)
+	var uploaded httpapi.Uploaded
+	answer, err := a.Do(ctx, http.MethodPost, path, http.Header{"Content-Type": {"application/x-ndjson"}}, in)
+	if err == nil {
+		err = json.Unmarshal(answer, &uploaded)
+	}
+	if p, ok := errors.AsType[*client.Problem](err); ok { // with the bad lines that reject them all
+		uploaded.Bad, uploaded.Problems = p.Bad, p.Problems
+	}
 	for i := range uploaded.Problems {
 		a.Say("%sline %d: %s", prefix, uploaded.Problems[i].Line, uploaded.Problems[i].Detail)
 	}

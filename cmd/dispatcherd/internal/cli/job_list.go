@@ -33,7 +33,7 @@ func (a *Invocation) jobListCommand() *cobra.Command {
 }
 
 func (a *Invocation) listJobs(ctx context.Context, q httpapi.JobQuery) error {
-	page, err := Page[contract.JobPage](ctx, &a.API, "/v1/jobs", q)
+	page, err := Page[contract.JobPage](ctx, a, "/v1/jobs", q)
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,9 @@ prints the placement from the decision log. Requests have negative ids ("job req
 			if err != nil {
 				return err
 			}
-			why, err := Call[httpapi.Why](cmd.Context(), &a.API, http.MethodGet, rest.JobPath(ids[0])+"/why", nil)
+			why, err := Call[httpapi.Why](cmd.Context(), a, http.MethodGet, rest.JobPath(ids[0])+"/why", nil)
 			if err != nil {
-				return about(ids[0], err)
+				return a.about(ids[0], err)
 			}
 			return PrintFacts(&a.Console, "why", &why, addWhy)
 		},

@@ -17,8 +17,8 @@ func (a *Invocation) keyListCommand() *cobra.Command {
 	cmd := New("list", "List keys that jobs hold or wait for",
 		"  dispatcherd key list\n  dispatcherd key list --limit 50")
 	PageFlags(cmd, &q.Query, "keys")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		page, err := c.Keys().List(ctx, q)
+	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
+		page, err := a.client.Keys().List(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -52,8 +52,8 @@ func limitName(k *contract.KeySummary) string {
 func (a *Invocation) keyShowCommand() *cobra.Command {
 	cmd := New("show KEY", "Print the limit of a key, who holds it, and what runs next",
 		"  dispatcherd key show tenant:42\n  dispatcherd key show tenant:42 -o json")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		k, err := c.Keys().Show(ctx, args[0])
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		k, err := a.client.Keys().Show(ctx, args[0])
 		if err != nil {
 			return err
 		}

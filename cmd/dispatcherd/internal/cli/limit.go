@@ -65,8 +65,8 @@ func (a *Invocation) limitSetCommand() *cobra.Command {
 		Long:  limitSetLong,
 		Example: "  dispatcherd limit set 'tenant:*' capacity=2 rate=3 per=1s scope=dispatcher on_retry=wait\n" +
 			"  dispatcherd limit set tenant:42 capacity=0",
-	}, func(ctx context.Context, c *client.Client, args []string) error {
-		return a.setLimit(ctx, c.Limits(), args[0], args[1:])
+	}, func(ctx context.Context, args []string) error {
+		return a.setLimit(ctx, a.client.Limits(), args[0], args[1:])
 	})
 }
 
@@ -104,8 +104,8 @@ func (a *Invocation) setLimit(ctx context.Context, s client.Limits, key string, 
 
 func (a *Invocation) limitRemoveCommand() *cobra.Command {
 	cmd := New("rm KEY", "Remove a limit", "  dispatcherd limit rm 'tenant:*'")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := c.Limits().Remove(ctx, args[0]); err != nil {
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		if err := a.client.Limits().Remove(ctx, args[0]); err != nil {
 			return err
 		}
 		return a.PrintLine("removed", map[string]string{"key": args[0]}, "limit "+args[0]+" removed")

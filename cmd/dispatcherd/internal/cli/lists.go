@@ -34,7 +34,7 @@ func (a *Invocation) TypesCommand() *cobra.Command {
 		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl"), "/v1/types", &q, &q,
 		"type, slots, free, other slots, pending, known, requests, oldest", typeRow,
 		"No type is known: no worker has offered one.")
-	a.APIFlags(cmd.Flags())
+	a.APIFlags(cmd)
 	return cmd
 }
 
@@ -72,7 +72,7 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 	cmd := List(a, New("list", "List the connected workers and their slots",
 		"  dispatcherd worker list\n  dispatcherd worker list -o jsonl"), "/v1/workers", &q, &q,
 		"session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
-	a.APIFlags(cmd.Flags())
+	a.APIFlags(cmd)
 	return cmd
 }
 

@@ -63,7 +63,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
 	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	a.APIFlags(flags)
+	a.APIFlags(cmd)
 	types := a.completeTypes()
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -76,13 +76,11 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 
 // request makes the request, reports its events, and prints its result.
 func (a *Invocation) request(ctx context.Context, r client.Request) error {
-	return a.API.With(func(c *client.Client) error {
-		result, err := c.Stream(ctx, r, a.showEvent)
-		if err != nil {
-			return a.suggestType(ctx, r.Type, err)
-		}
-		return a.showResult(result)
-	})
+	result, err := a.client.Stream(ctx, r, a.showEvent)
+	if err != nil {
+		return a.suggestType(ctx, r.Type, err)
+	}
+	return a.showResult(result)
 }
 
 // showResult prints the result of a job that is done.
@@ -153,24 +151,24 @@ func eventText(e client.Event) string {
 
 // explainEnd adds the exit code to the error that ended a request. A job that ran and did not
 // succeed has the code of a negative answer.
-func (a *Invocation) explainEnd(err error) error {
+func explainEnd(err error) error {
 	if p, ok := errors.AsType[*client.Problem](err); ok {
 		switch p.Type {
 		case client.TypeJobFailed, client.TypeJobCancelled, client.TypeDeadlinePassed:
 			return exit.Errorf(exit.Negative, "%s", p.Error())
 		}
 	}
-	return a.API.Explain(err)
+	return err
 }
 
-// suggestType is explainEnd, and adds to the answer that no slot supports a type the type with a slot that it may mean.
+// suggestType explains the error that ended a request, and adds to the answer that no slot supports a type the type with a slot that it may mean.
 func (a *Invocation) suggestType(ctx context.Context, typ string, err error) error {
-	explained := a.explainEnd(err)
+	explained := a.Explain(explainEnd(err))
 	p, ok := errors.AsType[*client.Problem](err)
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	types, err := Page[httpapi.TypePage](ctx, &a.API, "/v1/types", rest.Query{Limit: LargestPage})
+	types, err := Page[httpapi.TypePage](ctx, a, "/v1/types", rest.Query{Limit: LargestPage})
 	var names []string
 	for _, t := range types.Items {
 		if t.Capacity+t.OtherSlots > 0 {

@@ -25,8 +25,8 @@ func (a *Invocation) scheduleSetCommand() *cobra.Command {
 		Use: "set NAME COLUMN=VALUE…", Short: "Create or change a schedule", Long: scheduleSetLong,
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
-	}, func(ctx context.Context, c *client.Client, args []string) error {
-		return a.setSchedule(ctx, c.Schedules(), args[0], args[1:])
+	}, func(ctx context.Context, args []string) error {
+		return a.setSchedule(ctx, a.client.Schedules(), args[0], args[1:])
 	})
 }
 
@@ -64,8 +64,8 @@ func (a *Invocation) scheduleChangeCommand(
 	change func(client.Schedules, context.Context, string) error,
 	cmd *cobra.Command,
 ) *cobra.Command {
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		if err := change(c.Schedules(), ctx, args[0]); err != nil {
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		if err := change(a.client.Schedules(), ctx, args[0]); err != nil {
 			return err
 		}
 		return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)

@@ -30,7 +30,7 @@ func (a *Invocation) scheduleApplyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.API.With(func(c *client.Client) error { return a.applySchedules(cmd.Context(), c.Schedules(), list, f) })
+			return a.applySchedules(cmd.Context(), a.client.Schedules(), list, f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "also remove other schedules")

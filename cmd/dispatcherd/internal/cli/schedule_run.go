@@ -22,11 +22,11 @@ func (a *Invocation) scheduleRunCommand() *cobra.Command {
 		"  dispatcherd schedule run nightly\n  dispatcherd schedule run nightly --key 2026-03-01")
 	cmd.Flags().StringVar(&key, "key", "", "a second call with this key runs nothing (default: the time)")
 	cmd.Flags().BoolVar(&force, "force", false, "ignore a pause and runs that have not ended")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		if !cmd.Flags().Changed("key") {
 			key = time.Now().UTC().Format(time.RFC3339Nano)
 		}
-		return a.runNow(ctx, c.Schedules(), args[0], key, force)
+		return a.runNow(ctx, a.client.Schedules(), args[0], key, force)
 	})
 }
 
@@ -63,7 +63,7 @@ func (a *Invocation) scheduleBackfillCommand() *cobra.Command {
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the occasions: new ones, and those with a tick")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		begin, err := instant("from", from)
 		if err != nil {
 			return err
@@ -74,9 +74,9 @@ func (a *Invocation) scheduleBackfillCommand() *cobra.Command {
 		}
 		var counts map[string]int
 		if dryRun {
-			counts, err = c.Schedules().CountBackfill(ctx, args[0], begin, end)
+			counts, err = a.client.Schedules().CountBackfill(ctx, args[0], begin, end)
 		} else {
-			counts, err = c.Schedules().Backfill(ctx, args[0], begin, end, overlap)
+			counts, err = a.client.Schedules().Backfill(ctx, args[0], begin, end, overlap)
 		}
 		if err != nil {
 			return err

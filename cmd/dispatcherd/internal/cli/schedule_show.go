@@ -63,8 +63,8 @@ const (
 func (a *Invocation) scheduleShowCommand() *cobra.Command {
 	cmd := New("show NAME", "Print a schedule, its last ticks, and the reason of the last skip",
 		"  dispatcherd schedule show nightly\n  dispatcherd schedule show nightly -o json")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		return a.showSchedule(ctx, c.Schedules(), args[0])
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		return a.showSchedule(ctx, a.client.Schedules(), args[0])
 	})
 }
 
@@ -130,8 +130,8 @@ func (a *Invocation) scheduleNextCommand() *cobra.Command {
 	Number(count, &n, "count", "1", "1000", "occasions")
 	count.Lookup("count").Shorthand = "n"
 	cmd.Flags().AddFlagSet(count)
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
-		v, err := c.Schedules().Get(ctx, args[0])
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		v, err := a.client.Schedules().Get(ctx, args[0])
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -48,9 +47,13 @@ func (a *Invocation) APISocketFlag(flags *pflag.FlagSet) {
 	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
 }
 
-// APIFlags adds the flags for the API of a running dispatcher, on its socket or on TCP. The flags that were added before are no
-// settings: they describe one request.
-func (a *Invocation) APIFlags(flags *pflag.FlagSet) {
+// APIFlags completes a command that asks a running dispatcher: it adds the flags for its API, on its socket or on TCP, and opens a
+// client. The flags that were added before are no settings: they describe one request.
+func (a *Invocation) APIFlags(cmd *cobra.Command) {
+	run, flags := cmd.RunE, cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.OverAPI(func() error { return run(cmd, args) })
+	}
 	OnlyOnCommandLine(flags)
 	a.APISocketFlag(flags)
 	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
@@ -60,18 +63,18 @@ func (a *Invocation) APIFlags(flags *pflag.FlagSet) {
 // APIGroup is [Group] for commands that ask a running dispatcher.
 func (a *Invocation) APIGroup(use, short string, children ...*cobra.Command) *cobra.Command {
 	for _, child := range children {
-		a.APIFlags(child.Flags())
+		a.APIFlags(child)
 	}
 	return Group(use, short, children...)
 }
 
 // OnAPI completes a command that makes a few calls to a running dispatcher.
-func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
+func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, args []string) error) *cobra.Command {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), Patience)
 		defer cancel()
-		return a.API.With(func(c *client.Client) error { return do(ctx, c, args) })
+		return do(ctx, args)
 	}
 	return cmd
 }

@@ -38,12 +38,12 @@ type treeCommands struct {
 // onID completes a command about the batch or flow that its argument names.
 func (a treeCommands) onID(cmd *cobra.Command, do func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error) *cobra.Command {
 	cmd.Use += " ID"
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, args []string) error {
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
 			return exit.Usagef("%q is not the id of a %s: ids are numbers from 1", args[0], a.kind)
 		}
-		return do(ctx, c.Flows(), dispatcherd.JobID(id))
+		return do(ctx, a.client.Flows(), dispatcherd.JobID(id))
 	})
 }
 
@@ -53,8 +53,8 @@ func (a treeCommands) listCommand() *cobra.Command {
 		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
 	cmd.Flags().Var(OneOf(&f.State, contract.BatchStates...), "state", "only this state: open, sealed, ended or cancelled")
 	PageFlags(cmd, &f.Query, "rows")
-	return a.OnAPI(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		list, err := c.Flows().List(ctx, f)
+	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
+		list, err := a.client.Flows().List(ctx, f)
 		if err != nil {
 			return err
 		}

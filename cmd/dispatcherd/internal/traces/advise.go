@@ -15,7 +15,7 @@ import (
 )
 
 func (a commands) adviseCommand() *cobra.Command {
-	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000, at: &a.API}
+	f := exportFlags{since: 7 * 24 * time.Hour, limit: 1_000_000, of: a.Invocation}
 	var window time.Duration
 	cmd := &cobra.Command{
 		Use:   "advise [DIR]",

@@ -33,13 +33,13 @@ type exportFlags struct {
 	since time.Duration
 	until time.Duration
 	limit int
-	at    *cli.Dispatcher
+	of    *cli.Invocation
 	slots string // folder of the trace whose slots to use
 	force bool
 }
 
 func (a commands) exportCommand() *cobra.Command {
-	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000, at: &a.API}
+	f := exportFlags{since: 30 * 24 * time.Hour, limit: 1_000_000, of: a.Invocation}
 	cmd := &cobra.Command{
 		Use: "export DIR", Short: "Write ended jobs as a trace",
 		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: due time, type,
@@ -128,7 +128,11 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 		return nil, "", exit.Usagef("--since is %v, must be longer ago than --until (%v)", f.since, f.until)
 	}
 	t = &trace.Trace{}
-	if t.Slots, t.Events, err = f.slotsFor(ctx); err != nil {
+	err = a.OverAPI(func() (err error) {
+		t.Slots, t.Events, err = f.slotsFor(ctx)
+		return err
+	})
+	if err != nil {
 		return nil, "", err
 	}
 	pool, err := a.Connect(ctx)
@@ -171,7 +175,7 @@ func (f *exportFlags) noJobs(ended int64, left []string) error {
 	if ended == 0 {
 		return exit.Errorf(exit.NotFound, "no job ended in that time (--since, --until)")
 	}
-	whose := "the dispatcher on " + f.at.String()
+	whose := "the dispatcher on " + f.of.API.String()
 	if f.slots != "" {
 		whose = "the trace " + f.slots
 	}
@@ -195,7 +199,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	}
 	var slots []trace.Slot
 	for q := (rest.Query{Limit: cli.LargestPage}); ; {
-		page, err := cli.Page[contract.Page[httpapi.Slot]](ctx, f.at, "/v1/slots", q)
+		page, err := cli.Page[contract.Page[httpapi.Slot]](ctx, f.of, "/v1/slots", q)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -208,7 +212,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		}
 	}
 	if len(slots) == 0 {
-		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", f.at)
+		return nil, nil, exit.Errorf(exit.NotFound, "no slot is online at the dispatcher on %s: start the workers, or give --slots-of", &f.of.API)
 	}
 	return slots, nil, nil
 }
