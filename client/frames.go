@@ -32,11 +32,11 @@ type connection struct {
 	conn  *workerproto.CallerConn // valid after ready is closed
 	err   error                   // valid after ready is closed: why the attempt failed
 
-	mu      sync.Mutex
+	mu      *sync.Mutex     // that of the frameClient, guards the following fields and the calls
 	last    int64           // id of the latest request
 	open    map[int64]*call // also those that wait for ready, or are about to begin
 	ended   bool            // the connection takes no further calls, because it has ended
-	closing bool            // the connection takes no new calls and is closed after the last one
+	closing bool            // the connection is closed after the last call
 }
 
 // connected adds a call to the current connection or to a new one, and returns the connection and the id of the call. Concurrent
@@ -44,16 +44,15 @@ type connection struct {
 // No call holds mu while it waits.
 func (c *frameClient) connected(ctx context.Context, me *call) (l *connection, id int64, err error) {
 	c.mu.Lock()
-	joined := false
-	if l = c.conn; l != nil {
-		id, joined = l.join(me)
-	}
-	if !joined {
-		l = &connection{ready: make(chan struct{}), open: map[int64]*call{}}
-		id, _ = l.join(me)
+	l = c.conn
+	if l == nil || l.ended {
+		l = &connection{ready: make(chan struct{}), mu: &c.mu, open: map[int64]*call{}}
 		c.conn = l
 		go l.connectAndRead(c.dial)
 	}
+	l.last++
+	id = l.last
+	l.open[id] = me
 	c.mu.Unlock()
 	select {
 	case <-l.ready:
@@ -67,28 +66,11 @@ func (c *frameClient) connected(ctx context.Context, me *call) (l *connection, i
 // close closes the connection as soon as no call uses it.
 func (c *frameClient) close() {
 	c.mu.Lock()
-	l := c.conn
-	c.conn = nil
-	c.mu.Unlock()
-	if l == nil {
-		return
+	defer c.mu.Unlock()
+	if l := c.conn; l != nil {
+		c.conn, l.closing = nil, true
+		l.closeIfUnusedLocked()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing = true
-	l.closeIfUnusedLocked()
-}
-
-// join adds a call. It returns false if the connection takes no new calls.
-func (l *connection) join(me *call) (id int64, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended || l.closing {
-		return 0, false
-	}
-	l.last++
-	l.open[l.last] = me
-	return l.last, true
 }
 
 // closeIfUnusedLocked closes the connection if closing is set and no call uses it.
@@ -115,9 +97,10 @@ func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error
 			l.forget(id)
 			return nil, rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame))
 		}
-		if f.ID = id; l.send(f) {
+		if f.ID = id; l.conn.Send(f) {
 			return l.wait(ctx, id, me, seen)
 		}
+		l.forget(id)
 	}
 	return nil, errNotSent
 }
@@ -154,26 +137,16 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	return f, nil
 }
 
-// send sends a request. It returns false, and forgets the call, if the request was not sent.
-func (l *connection) send(f *workerproto.Request) bool {
-	l.mu.Lock()
-	ended := l.ended
-	l.mu.Unlock()
-	if !ended && l.conn.Send(f) {
-		return true
-	}
-	l.forget(f.ID)
-	return false
-}
-
-// forget removes an open call and returns it, or returns nil if the call is not open.
-func (l *connection) forget(id int64) *call {
+// forget removes a call.
+func (l *connection) forget(id int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	me := l.open[id]
+	l.forgetLocked(id)
+}
+
+func (l *connection) forgetLocked(id int64) {
 	delete(l.open, id)
 	l.closeIfUnusedLocked()
-	return me
 }
 
 // wait waits for the answer and passes the events to seen. If ctx ends first, or seen returns
@@ -189,7 +162,7 @@ func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Eve
 	for {
 		select {
 		case <-me.changed:
-			events, ended := me.take()
+			events, ended := l.taken(me)
 			for _, e := range events {
 				if err := seen(e); err != nil {
 					return nil, err
@@ -221,7 +194,11 @@ func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
 // connectAndRead connects. It then passes answers and events to the calls until the
 // connection ends.
 func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
-	conn, err := connect(dial)
+	var conn *workerproto.CallerConn
+	stream, err := dial()
+	if err == nil {
+		conn, err = workerproto.ConnectCaller(context.Background(), stream, "") // bounds the wait for the welcome
+	}
 	l.mu.Lock()
 	l.conn, l.err, l.ended = conn, err, err != nil
 	l.closeIfUnusedLocked()
@@ -249,67 +226,42 @@ func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
 	}
 }
 
-// connect opens a connection. ConnectCaller bounds the wait for the welcome.
-func connect(dial func() (net.Conn, error)) (*workerproto.CallerConn, error) {
-	conn, err := dial()
-	if err != nil {
-		return nil, err
-	}
-	return workerproto.ConnectCaller(context.Background(), conn, "")
-}
-
+// take passes a frame to its call.
 func (l *connection) take(f workerproto.DispatcherFrame) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch f := f.(type) {
 	case *workerproto.Answer:
-		if me := l.forget(f.ID); me != nil {
+		if me := l.open[f.ID]; me != nil {
+			l.forgetLocked(f.ID)
 			me.end(f)
 		}
 	case *workerproto.Queued:
-		l.event(f.ID, "queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d}`, f.Rank, f.Waiting))
+		l.open[f.ID].add("queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d}`, f.Rank, f.Waiting))
 	case *workerproto.Started:
 		worker, _ := json.Marshal(f.Worker) // encoding a string cannot fail
-		l.event(f.ID, "started", fmt.Appendf(nil, `{"slot":%d,"worker":%s}`, f.Slot, worker))
+		l.open[f.ID].add("started", fmt.Appendf(nil, `{"slot":%d,"worker":%s}`, f.Slot, worker))
 	case *workerproto.RequestProgress:
-		l.event(f.ID, "progress", f.Data)
+		l.open[f.ID].add("progress", f.Data)
 	case *workerproto.RequestPartial:
-		l.event(f.ID, "partial", f.Data)
+		l.open[f.ID].add("partial", f.Data)
 	case *workerproto.Gap:
-		if me := l.streaming(f.ID); me != nil {
-			me.miss(f.Missed)
-		}
+		l.open[f.ID].miss(f.Missed)
 	}
-}
-
-func (l *connection) event(id int64, name string, data []byte) {
-	if me := l.streaming(id); me != nil {
-		me.add(name, data)
-	}
-}
-
-// streaming returns an open call that wants events, or nil.
-func (l *connection) streaming(id int64) *call {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if me := l.open[id]; me != nil && me.wantsEvents {
-		return me
-	}
-	return nil
 }
 
 // call is one request that waits. It holds events until the goroutine of the caller takes
 // them. It never blocks the reader of the connection: at its bounds a call drops events
-// and later adds a gap for them.
+// and later adds a gap for them. The mutex of the frameClient guards it.
 type call struct {
 	changed     chan struct{} // capacity 1
 	wantsEvents bool
-	answer      *workerproto.Answer // valid when ended is set; nil if the connection ended before the answer
-
-	mu     sync.Mutex
-	ended  bool
-	events []Event
-	bytes  int
-	next   int // sequence number of the next event
-	missed int // number of events that were dropped after the last element of events
+	answer      *workerproto.Answer // set when ended is set; nil if the connection ended before the answer
+	ended       bool
+	events      []Event
+	bytes       int
+	next        int // sequence number of the next event
+	missed      int // number of events that were dropped after the last element of events
 }
 
 // The bounds of the events of a call.
@@ -318,38 +270,37 @@ const (
 	maxEventBytes = maxAnswer
 )
 
+// add adds an event. Of a call that is nil, because it has ended, or that wants no events, add changes nothing.
 func (c *call) add(name string, data []byte) {
-	c.mu.Lock()
-	if len(c.events) >= maxEvents || c.bytes > maxEventBytes {
-		c.missed++
-	} else {
-		c.addGapLocked()
+	switch {
+	case c == nil || !c.wantsEvents:
+	case len(c.events) >= maxEvents || c.bytes > maxEventBytes:
+		c.miss(1)
+	default:
+		c.addGap()
 		c.events = append(c.events, Event{ID: strconv.Itoa(c.next), Name: name, Data: data})
 		c.bytes += len(data)
+		c.next++
+		c.wake()
 	}
-	c.next++
-	c.mu.Unlock()
-	c.wake()
 }
 
-// miss records that the dispatcher has dropped n events.
+// miss records that n events were dropped, like add.
 func (c *call) miss(n int) {
-	c.mu.Lock()
-	c.missed += n
-	c.next += n
-	c.mu.Unlock()
-	c.wake()
+	if c != nil && c.wantsEvents {
+		c.missed += n
+		c.next += n
+		c.wake()
+	}
 }
 
 // end stores the answer. It is the last change of a call.
 func (c *call) end(a *workerproto.Answer) {
-	c.mu.Lock()
 	c.answer, c.ended = a, true
-	c.mu.Unlock()
 	c.wake()
 }
 
-func (c *call) addGapLocked() {
+func (c *call) addGap() {
 	if c.missed > 0 {
 		c.events = append(c.events, Event{Name: "gap", Data: fmt.Appendf(nil, `{"missed":%d}`, c.missed)})
 		c.missed = 0
@@ -363,12 +314,12 @@ func (c *call) wake() {
 	}
 }
 
-// take returns the events since the last call of take. ended says that the answer follows
+// taken returns the events of a call since the last call of taken. ended says that the answer follows
 // these events.
-func (c *call) take() (events []Event, ended bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addGapLocked()
+func (l *connection) taken(c *call) (events []Event, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.addGap()
 	events = c.events
 	c.events, c.bytes = nil, 0
 	return events, c.ended
