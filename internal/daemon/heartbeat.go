@@ -129,11 +129,11 @@ func (h *heartbeats) guard(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-check.C:
-			if ev := with(h.lease, (*shell.Lease).Guard); ev != nil {
+			if events := with(h.lease, (*shell.Lease).Guard); len(events) > 0 {
 				h.log.Error(
 					"no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed",
 				)
-				h.loop.Order(ev)
+				h.deliver(events)
 			}
 		}
 	}

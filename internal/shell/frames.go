@@ -2,7 +2,6 @@ package shell
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/event"
@@ -58,7 +57,7 @@ func Deliver(
 		case *workerproto.SlotAdd:
 			Register(order, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
-			order(event.Withdrew{Session: id, Numbers: slices.Clone(f.Slots)})
+			order(event.Withdrew{Session: id, Numbers: f.Slots})
 		case *workerproto.Spawn:
 			order(event.SpawnRequested{Request: &contract.SpawnRequest{
 				Session: id, Parent: f.Job, Attempt: f.Attempt, Number: f.Request, Jobs: f.Jobs, Detached: f.Detached,
@@ -70,14 +69,12 @@ func Deliver(
 	flush()
 }
 
-// Number assigns consecutive ids to the slots of a worker. last is the id of the last
+// Number assigns consecutive ids to the slots of a worker, whose types are sorted as in a decoded frame. last is the id of the last
 // slot.
 func Number(slots []workerproto.Slot, last dispatcherd.SlotID) []dispatcherd.Slot {
 	numbered := make([]dispatcherd.Slot, len(slots))
 	for i, s := range slots {
-		types := slices.Clone(s.Types)
-		slices.Sort(types)
-		numbered[i] = dispatcherd.Slot{ID: last - dispatcherd.SlotID(len(slots)-1-i), Number: s.Number, Types: types}
+		numbered[i] = dispatcherd.Slot{ID: last - dispatcherd.SlotID(len(slots)-1-i), Number: s.Number, Types: s.Types}
 	}
 	return numbered
 }

@@ -34,10 +34,10 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 	l.lost = l.silence.Observe(l.begun, now, r.Others)
 	if r.LeaseLost {
 		l.begun = now
-		return present(l.fence())
+		return l.fence()
 	}
 	l.checked.note(l.beat, now, l.length)
-	events := present(l.renew())
+	events := l.renew()
 	if r.Released+len(r.Unheld) > 0 {
 		events = append(events, event.Notified{})
 	}
@@ -58,15 +58,7 @@ func Cancels(jobs []dispatcherd.JobID) (events []event.Event) {
 // failed, the next heartbeat finds the lease lost again.
 func (l *Lease) Joined() []event.Event {
 	l.checked = checkedBeats{}
-	return present(l.renew())
-}
-
-// present returns the event unless it is nil.
-func present(ev event.Event) []event.Event {
-	if ev == nil {
-		return nil
-	}
-	return []event.Event{ev}
+	return l.renew()
 }
 
 // retryHeartbeat is the pause after a heartbeat that failed. It is short, so that the

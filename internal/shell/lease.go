@@ -66,7 +66,7 @@ func (l *Lease) Trusted(now time.Duration) bool {
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. Call Guard
 // often, also while a heartbeat hangs.
-func (l *Lease) Guard(now time.Duration) event.Event {
+func (l *Lease) Guard(now time.Duration) []event.Event {
 	if l.Trusted(now) {
 		return nil
 	}
@@ -79,23 +79,23 @@ func GuardInterval(length time.Duration) time.Duration {
 }
 
 // fence returns Disowned, once for each loss.
-func (l *Lease) fence() event.Event {
+func (l *Lease) fence() []event.Event {
 	if l.fenced {
 		return nil
 	}
 	l.fenced = true
-	return event.Disowned{}
+	return []event.Event{event.Disowned{}}
 }
 
 // renew notes that the heartbeat or Join in flight succeeded. It returns Owned after a
 // loss, and otherwise nil.
-func (l *Lease) renew() event.Event {
+func (l *Lease) renew() []event.Event {
 	l.renewed = l.begun
 	if !l.fenced {
 		return nil
 	}
 	l.fenced = false
-	return event.Owned{}
+	return []event.Event{event.Owned{}}
 }
 
 // Doubts reports whether the success of a claim, a load or an adoption counts as an unknown outcome,

@@ -62,7 +62,7 @@ func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	found, lost := contract.HeartbeatResult{}, contract.HeartbeatResult{LeaseLost: true}
 	capacity := event.ClusterCapacity{}
 	require.Nil(t, l.Guard(7*time.Second))
-	require.Equal(t, event.Disowned{}, l.Guard(8*time.Second))
+	require.Equal(t, []event.Event{event.Disowned{}}, l.Guard(8*time.Second))
 	require.Nil(t, l.Guard(9*time.Second))
 	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
 	l.BeginHeartbeat(10*time.Second, c, nil)
@@ -217,7 +217,7 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		&workerproto.Progress{Execution: first, Done: 1, Total: 2}, &workerproto.Partial{Execution: second, Data: []byte("1")},
 		&workerproto.Done{Execution: first}, &workerproto.Fail{Execution: second, Error: "e", Permanent: true},
 		&workerproto.Log{Execution: second},
-		&workerproto.SlotAdd{Slots: []workerproto.Slot{{Number: 4, Types: []string{"pdf", "csv"}}}},
+		&workerproto.SlotAdd{Slots: []workerproto.Slot{{Number: 4, Types: []string{"csv", "pdf"}}}},
 		&workerproto.Release{Execution: second, Reason: "r"}, &workerproto.Partial{Execution: second},
 		&workerproto.SlotRemove{Slots: []int32{4}},
 		&workerproto.Spawn{Execution: second, Request: 5, Detached: true, Jobs: []byte("[]")}, &workerproto.Drain{},

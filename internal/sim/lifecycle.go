@@ -213,6 +213,6 @@ func (h *host) planHeartbeat(failed bool) {
 
 // guard checks whether the lease can still be proved.
 func (h *host) guard() {
-	h.deliver(h.lease.Guard(h.time()))
+	h.deliver(h.lease.Guard(h.time())...)
 	h.plan(hostGuard, h.world.now+moment(shell.GuardInterval(h.world.scale.lease.duration()).Microseconds()), 0)
 }
