@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -267,12 +268,12 @@ func readInteger[T whole](c *codec, low int64) T {
 	if b := c.Peek(); !c.expect(b == '-' || '0' <= b && b <= '9', "a whole number") {
 		return 0
 	}
-	n, whole, fits := c.Integer()
+	n, err := c.Integer()
 	switch {
 	case c.Malformed():
-	case !whole:
+	case errors.Is(err, strconv.ErrSyntax):
 		c.badMember("must be a whole number")
-	case !fits || n < low || int64(T(n)) != n:
+	case err != nil || n < low || int64(T(n)) != n:
 		c.badMember(outOfRange)
 	default:
 		return T(n)

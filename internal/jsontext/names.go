@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxNames is the number of names that CheckNames accepts.
-const maxNames = 64
-
 // CheckNames rejects an object with a member that is not in names, or that is given
 // twice. encoding/json would accept the object: it ignores case, and takes the last of
 // several members. CheckNames does not look into nested objects.
@@ -23,7 +20,7 @@ func CheckNames(object []byte, names []string) error { return checkNames(object,
 func CheckRepeated(object []byte, names []string) error { return checkNames(object, names, false) }
 
 func checkNames(object []byte, names []string, all bool) error {
-	var given [maxNames]bool // by index in names
+	given := make([]bool, len(names))
 	s := NewScanner(object)
 	for more := s.Begin('{'); more; more = s.More('}') {
 		name, _ := s.rawName()
@@ -31,7 +28,7 @@ func checkNames(object []byte, names []string, all bool) error {
 		if s.Malformed() {
 			return nil // nested too deep, which CheckPayload reports
 		}
-		i := slices.IndexFunc(names, func(n string) bool { return n == string(name) })
+		i := slices.Index(names, string(name))
 		switch {
 		case i < 0 && !all && !bytes.ContainsRune(name, '\\'):
 			continue

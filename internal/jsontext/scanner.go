@@ -1,7 +1,7 @@
 package jsontext
 
 import (
-	"math"
+	"bytes"
 	"strconv"
 )
 
@@ -41,9 +41,6 @@ func NewScanner(text []byte) Scanner { return Scanner{text: text} }
 // Offset returns the position of the next byte.
 func (s *Scanner) Offset() int { return s.at }
 
-// Advance skips n bytes, which the caller has read.
-func (s *Scanner) Advance(n int) { s.at += n }
-
 // Fault returns what is wrong so far.
 func (s *Scanner) Fault() Fault { return s.fault }
 
@@ -78,28 +75,19 @@ func (s *Scanner) Peek() byte {
 }
 
 // Skip reads one value of any type and checks its grammar.
-func (s *Scanner) Skip() {
-	s.Peek()
-	s.value(0)
-}
+func (s *Scanner) Skip() { s.value(0) }
 
-// Value reads a value like Skip and returns its text, or nil if it is malformed.
-func (s *Scanner) Value() []byte {
+// Payload reads a value like Skip and returns its text, or nil if it is malformed. It also checks that Postgres can store
+// the value as json, jsonb or text: no \u0000, no half surrogate pair, no huge number.
+func (s *Scanner) Payload() (text []byte) {
 	s.Peek()
 	start := s.at
-	s.value(0)
-	if s.fault.Malformed {
-		return nil
-	}
-	return s.text[start:s.at]
-}
-
-// Payload reads a value like Value. It also checks that Postgres can store it as
-// json, jsonb or text: no \u0000, no half surrogate pair, no huge number.
-func (s *Scanner) Payload() []byte {
 	s.rules = storable
-	text := s.Value()
+	s.value(0)
 	s.rules = anyJSON
+	if !s.fault.Malformed {
+		text = s.text[start:s.at]
+	}
 	return text
 }
 
@@ -166,7 +154,7 @@ func (s *Scanner) End() {
 	}
 }
 
-// value reads a value that begins at the current byte.
+// value reads the next value.
 func (s *Scanner) value(depth int) {
 	switch c := s.Peek(); c {
 	case '"':
@@ -208,7 +196,7 @@ func (s *Scanner) nested(open byte, depth int) {
 }
 
 func (s *Scanner) literal(word string) {
-	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
+	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
 		s.Fail("a malformed word")
 		return
 	}
@@ -256,29 +244,15 @@ func (s *Scanner) number() {
 
 const malformedNumber = "a malformed number"
 
-// Integer reads a number that begins at the current byte. whole is false if it has a fraction or an exponent, and fits is
-// false if n cannot contain it.
-func (s *Scanner) Integer() (n int64, whole, fits bool) {
+// Integer reads a number that begins at the current byte. The error is strconv.ErrSyntax if it has a fraction or an exponent, and
+// strconv.ErrRange if n cannot contain it.
+func (s *Scanner) Integer() (n int64, err error) {
 	start := s.at
 	s.number()
-	text := s.text[start:s.at]
-	negative := len(text) > 0 && text[0] == '-'
-	if negative {
-		text = text[1:]
+	if s.fault.Malformed {
+		return 0, nil
 	}
-	fits = true
-	for _, c := range text { // downwards, because there is one negative number more
-		if !isDigit(c) {
-			return 0, false, true
-		}
-		d := int64(c - '0')
-		fits = fits && n >= (math.MinInt64+d)/10
-		n = 10*n - d
-	}
-	if !negative {
-		fits, n = fits && n != math.MinInt64, -n
-	}
-	return n, true, fits
+	return strconv.ParseInt(string(s.text[start:s.at]), 10, 64)
 }
 
 // digits reads one digit or more and returns how many; 0 is malformed.

@@ -107,7 +107,7 @@ func TestScannerReturnsZeroValuesOnceItHasStopped(t *testing.T) {
 	require.Zero(t, s.Peek())
 	require.False(t, s.Begin('1'))
 	require.False(t, s.More('}'))
-	require.Nil(t, s.Value())
+	require.Nil(t, s.Payload())
 	require.Equal(t, 1, s.Offset())
 	require.Equal(t, Fault{"a member's name is missing", true}, s.Fault())
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -93,15 +94,12 @@ func (s *Scanner) escape() {
 		return
 	}
 	s.at += 6
-	if s.rules == anyJSON {
-		return
-	}
-	if r == 0 {
+	switch {
+	case s.rules == anyJSON:
+	case r == 0:
 		s.reject(nullCharacter)
-	}
-	if utf16.IsSurrogate(r) {
-		low, ok := hex4(s.text[s.at:])
-		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+	case utf16.IsSurrogate(r):
+		if low, ok := hex4(s.text[s.at:]); !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
 			s.reject(halfSurrogate)
 			return
 		}
@@ -116,18 +114,8 @@ func hex4(b []byte) (rune, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
 	}
-	var r rune
-	for _, c := range b[2:6] {
-		switch {
-		case isDigit(c):
-			r = r<<4 | rune(c-'0')
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			r = r<<4 | rune(c|0x20-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
+	r, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(r), err == nil
 }
 
 // unescape decodes a valid string, given without its quotes.
