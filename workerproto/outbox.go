@@ -20,7 +20,6 @@ type outbox struct {
 	room     sync.Cond // wakes blocked senders when frames were taken or closed is set
 	queue    []frame
 	limit    int
-	held     bool // the writer takes no frames until release
 	notified bool // the writer must write the queued frames
 	closed   bool
 }
@@ -107,36 +106,13 @@ func (o *outbox) grow(limit int) {
 	o.mu.Unlock()
 }
 
-// hold keeps all frames in the queue until release. Up to limit frames may be queued.
-func (o *outbox) hold(limit int) {
-	o.mu.Lock()
-	o.held, o.limit = true, limit
-	o.mu.Unlock()
-}
-
-// release ends a hold. It sets the limit, inserts first before the held frames, and
-// wakes the writer.
-func (o *outbox) release(first frame, limit int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.held, o.limit = false, limit
-	if !o.closed {
-		o.queue = append([]frame{first}, o.queue...)
-		o.notified = true
-		o.ready.Signal() // even if notified was set before: the writer ignored it during the hold
-	}
-}
-
 // close makes the writer write the queued frames, then last (if not nil), and then end.
-// During a hold, close first drops the queued frames. Later calls change nothing.
+// Later calls change nothing.
 func (o *outbox) close(last frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return
-	}
-	if o.held {
-		o.queue = nil
 	}
 	if last != nil {
 		o.queue = append(o.queue, last)
@@ -144,13 +120,14 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
-// clear drops the queued frames. It also resets the notification, because a writer
+// clear drops the queued frames, unless the outbox is closed. It also resets the notification, because a writer
 // that finds an empty queue concludes that the outbox is closed.
 func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	clear(o.queue)
-	o.queue, o.notified = o.queue[:0], false
+	if !o.closed {
+		o.queue, o.notified = nil, false
+	}
 }
 
 // discard drops the queued frames and makes the writer end.
@@ -172,7 +149,7 @@ func (o *outbox) shut() {
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (!o.notified || o.held) && !o.closed {
+	for !o.notified && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // an idle outbox keeps no large slice
 		}

@@ -142,8 +142,12 @@ func (srv *server) run(c *serverConn) {
 	defer srv.running.Done()
 	p := srv.protocol(c)
 	written := make(chan struct{})
+	cause := c.greet(p)
+	opened := cause == nil
 	go c.write(written)
-	opened, cause := c.converse(p)
+	if opened {
+		cause = c.converse(p)
+	}
 	c.finish(cause)
 	<-written
 	_ = c.conn.Close() // a lingering connection is still open
@@ -158,18 +162,19 @@ func (srv *server) run(c *serverConn) {
 	srv.obs.Connections(n)
 }
 
-// converse performs the handshake and handles batch after batch until the
-// session ends.
-func (c *serverConn) converse(p protocol) (opened bool, cause error) {
-	defer recovered(&cause)
+// greet performs the handshake.
+func (c *serverConn) greet(p protocol) (err error) {
+	defer recovered(&err)
 	line, err := c.firstLine()
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := p.handshake(line); err != nil {
-		return false, err
-	}
-	opened = true // stays true if a handler panics later
+	return p.handshake(line)
+}
+
+// converse handles batch after batch until the session ends.
+func (c *serverConn) converse(p protocol) (cause error) {
+	defer recovered(&cause)
 	for {
 		from := c.in.start
 		frames, fault := c.in.each(p.take)
@@ -178,10 +183,10 @@ func (c *serverConn) converse(p protocol) (opened bool, cause error) {
 		}
 		p.deliver()
 		if fault != nil {
-			return opened, fault
+			return fault
 		}
 		if err := c.read(); err != nil {
-			return opened, err
+			return err
 		}
 	}
 }

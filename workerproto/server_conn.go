@@ -51,6 +51,9 @@ func (c *serverConn) Peer() Peer { return c.peer }
 // firstLine waits for one complete line, at most for HelloTimeout.
 func (c *serverConn) firstLine() ([]byte, error) {
 	_ = c.conn.SetReadDeadline(time.Now().Add(c.limits.HelloTimeout)) // as in transport.read
+	if err := c.ending(); err != nil {
+		return nil, err
+	}
 	line, err := c.in.wait()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = Complain(HelloTimeout, "no hello within %v", c.limits.HelloTimeout)
@@ -79,12 +82,13 @@ func (c *serverConn) Close(err *Error) {
 	if err == nil {
 		c.fail(net.ErrClosed)
 		c.out.close(nil)
-		return
+	} else {
+		err.Fatal = true
+		c.fail(err)
+		c.obs.Complained(err.Code)
+		c.out.close(err)
 	}
-	err.Fatal = true
-	c.fail(err)
-	c.obs.Complained(err.Code)
-	c.out.close(err)
+	_ = c.conn.SetReadDeadline(time.Now()) // ends the wait for a hello, before which there is no writer
 }
 
 // fail records the cause of the end. The first cause counts.

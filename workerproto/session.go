@@ -69,25 +69,25 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	return false
 }
 
-// hello implements rules. It asks the handler and welcomes the worker. While it calls Handler.Open, the outbox holds all
-// frames, so that the welcome is the first frame that the worker reads.
+// hello implements rules. It asks the handler and welcomes the worker. The writer starts when hello has returned, so that the
+// welcome is the first frame that the worker reads, and may be completed here.
 func (s *Session) hello(f WorkerFrame) error {
 	if fault := s.state.accept(f); fault != nil {
 		return fault
 	}
 	hello := f.(*Hello)
 	s.worker, s.opening = hello.Worker, hello
-	s.out.hold(s.limits.Outbox + 2*s.limits.MaxSlots)
+	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
+	s.send(w)
+	s.out.grow(s.room() + 2*len(hello.Running))
 	if err := s.handler.Open(s, hello); err != nil {
 		if _, ok := errors.AsType[*Error](err); !ok {
 			err = Complain(Internal, "the dispatcher could not register the worker; try again later")
 		}
+		s.out.clear()
 		return err
 	}
-	s.opening = nil
-	s.out.release(&Welcome{
-		Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(), Resumed: s.resumed,
-	}, s.room())
+	s.opening, w.Resumed = nil, s.resumed
 	return nil
 }
 
