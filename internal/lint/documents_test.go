@@ -48,7 +48,7 @@ func missingPackages(makefile string) (stray []string) {
 var (
 	codeSpan = regexp.MustCompile("`([A-Za-z0-9_.-]+/[A-Za-z0-9_./-]*)`")
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	runbook  = regexp.MustCompile(`runbook_url: \S+/(docs/operations\.md#\w+)`)
+	runbook  = regexp.MustCompile(`runbook_url: \S+/(docs/how-to/operations\.md#\w+)`)
 	fence    = regexp.MustCompile("(?ms)^\\s*```.*?^\\s*```")
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
