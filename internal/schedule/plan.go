@@ -31,16 +31,6 @@ type Start struct {
 	AppVersion string // empty = unknown
 }
 
-// State says whether a schedule is planned.
-type State string
-
-// The states.
-const (
-	Active  State = "active"
-	Paused  State = "paused"
-	Invalid State = "invalid"
-)
-
 // Tick is an occasion that shall get a tick.
 type Tick struct {
 	Schedule, Version int64
@@ -67,14 +57,13 @@ type entry struct {
 	since        int64
 	planned      int64 // of an interval: the next run, or 0 before a check
 	rule         *rule // of a cron schedule
-	every        int64
+	every        int64 // above zero for an interval
 	jitter       int64
 	catchUp      int64
 	most         int32
 	filed        int32 // place in Plan.due
-	kind         byte
-	state        byte // index in states
-	once         byte // first letter of once
+	state        byte  // index in Plan.counts
+	once         byte  // first letter of once
 }
 
 // never is a due time that is not reached.
@@ -86,34 +75,12 @@ type byDue struct{}
 func (byDue) Before(a, b *entry) bool { return a.due < b.due || a.due == b.due && a.id < b.id }
 func (byDue) Place(e *entry) *int32   { return &e.filed }
 
-var states = [...]State{Active, Paused, Invalid}
-
+// The states of schedules.
 const (
 	active = iota
 	paused
 	invalid
 )
-
-// kinds are the values of entry.kind.
-const (
-	cronKind = iota
-	intervalKind
-	startupKind
-	workerKind
-)
-
-// kindOf returns the value of entry.kind. The kind of an invalid schedule has no effect.
-func kindOf(kind string) byte {
-	switch kind {
-	case contract.Interval:
-		return intervalKind
-	case contract.Startup:
-		return startupKind
-	case contract.StartupWorker:
-		return workerKind
-	}
-	return cronKind
-}
 
 type ruleName struct{ spec, zone string }
 
@@ -124,7 +91,7 @@ type Plan struct {
 	due     heap.Heap[*entry, byDue]
 	rules   map[ruleName]*rule
 	zones   zones
-	counts  [len(states)]int
+	counts  [invalid + 1]int
 	most    int                // schedules
 	excess  map[int64]struct{} // schedules that the bound has refused
 	delayed map[int64]int64    // by schedule: since when a tick is due that could not be made
@@ -146,14 +113,9 @@ func New(start Start, most int) *Plan {
 // Len returns the number of schedules.
 func (p *Plan) Len() int { return len(p.entries) }
 
-// Count returns the number of schedules in a state.
-func (p *Plan) Count(s State) int {
-	for i := range states {
-		if states[i] == s {
-			return p.counts[i]
-		}
-	}
-	return 0
+// Counts returns the numbers of schedules by state. Those in excess do not run because of the bound.
+func (p *Plan) Counts() map[string]int {
+	return map[string]int{"active": p.counts[active], "paused": p.counts[paused], "invalid": p.counts[invalid], "excess": len(p.excess)}
 }
 
 // Excess returns how many schedules do not run because of the bound.
@@ -201,7 +163,6 @@ func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) erro
 			Microseconds(),
 		catchUp: time.Duration(s.CatchUp).Microseconds(),
 		most:    int32(s.CatchUpMost),
-		kind:    kindOf(s.Kind),
 	}
 	if !mark.IsZero() {
 		e.mark = mark.UnixMicro()
@@ -264,7 +225,7 @@ func (e *entry) firstWake(now int64) int64 {
 	case e.rule != nil:
 		e.mark = max(e.mark, e.since, e.starts-1)
 		return e.next(e.mark)
-	case e.kind == workerKind || max(e.starts, now) >= e.ends:
+	case e.every == 0 && e.once == 0, max(e.starts, now) >= e.ends: // each worker process has its own runs
 		return never
 	}
 	return max(e.starts, now)
@@ -337,7 +298,7 @@ func (p *Plan) Due(now time.Time, most int) (ticks []Tick, checks []int64) {
 	for _, e := range due {
 		p.due.Put(e)
 		switch {
-		case e.kind == intervalKind && e.planned == 0:
+		case e.every > 0 && e.planned == 0:
 			checks = append(checks, e.id)
 		case len(ticks) < most && steps > 0:
 			ticks = append(ticks, p.ticksOf(e, now.UnixMicro(), most-len(ticks), &steps)...)
@@ -351,7 +312,7 @@ func (p *Plan) ticksOf(e *entry, now int64, most int, steps *int) []Tick {
 	switch {
 	case e.rule != nil:
 		return e.occasions(now, most, steps)
-	case e.kind == intervalKind:
+	case e.every > 0:
 		return []Tick{e.tick(e.planned, time.UnixMicro(e.planned).UTC().Format(time.RFC3339Nano))}
 	}
 	t := Tick{Schedule: e.id, Version: e.version, Occasion: p.start.occasion(e.once)}
@@ -402,7 +363,7 @@ func (p *Plan) Made(now time.Time, t *Tick, outcome string) {
 		p.wake(e, never) // until Set is called again
 	case e.rule != nil:
 		p.wake(e, e.next(e.mark))
-	case e.kind == intervalKind:
+	case e.every > 0:
 		e.planned = 0
 		p.wake(e, now.UnixMicro()+min(e.every, checkMost.Microseconds()))
 	default:
@@ -413,7 +374,7 @@ func (p *Plan) Made(now time.Time, t *Tick, outcome string) {
 // Checked reports the last run of an interval.
 func (p *Plan) Checked(at time.Time, r Run) {
 	e := p.entries[r.Schedule]
-	if e == nil || e.state != active || e.kind != intervalKind || e.planned != 0 {
+	if e == nil || e.state != active || e.every == 0 || e.planned != 0 {
 		return
 	}
 	now := at.UnixMicro()
@@ -441,7 +402,7 @@ func (p *Plan) Checked(at time.Time, r Run) {
 func (p *Plan) ClockMoved(at time.Time) {
 	now := at.UnixMicro()
 	for _, e := range p.entries { // order-free: each entry is changed on its own
-		if e.kind == intervalKind && e.due != never && e.due > now+e.every && e.due > e.starts {
+		if e.every > 0 && e.due != never && e.due > now+e.every && e.due > e.starts {
 			e.planned = 0
 			p.wake(e, now)
 		}

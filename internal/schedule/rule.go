@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // for hosts without a time zone database
@@ -101,23 +102,23 @@ func Check(s *contract.Schedule) error {
 	if err := checkKeys(s); err != nil {
 		return err
 	}
-	if !s.Priority.Valid() {
-		return fmt.Errorf("priority %d: must be from 0 to %d, for example 5", s.Priority, dispatcherd.MaxPriority)
+	for _, n := range []struct {
+		column             string
+		value              *int
+		low, high, example int
+	}{
+		{"priority", new(int(s.Priority)), int(dispatcherd.MinPriority), int(dispatcherd.MaxPriority), 5},
+		{"max_attempts", &s.MaxAttempts, 1, math.MaxInt16, 5},
+		{"timeout_ms", s.TimeoutMS, 1, math.MaxInt32, 60000}, {"expected_ms", s.ExpectedMS, 1, math.MaxInt32, 60000},
+	} {
+		if n.value != nil && (*n.value < n.low || *n.value > n.high) {
+			return fmt.Errorf("%s %d: must be from %d to %d, for example %d", n.column, *n.value, n.low, n.high, n.example)
+		}
 	}
-	if s.MaxAttempts < 1 || s.MaxAttempts > math.MaxInt16 {
-		return fmt.Errorf("max_attempts %d: must be from 1 to %d, for example 5", s.MaxAttempts, math.MaxInt16)
-	}
-	if s.TimeoutMS != nil && (*s.TimeoutMS < 1 || *s.TimeoutMS > math.MaxInt32) {
-		return fmt.Errorf("timeout_ms %d: must be from 1 to %d, for example 60000", *s.TimeoutMS, math.MaxInt32)
-	}
-	if s.ExpectedMS != nil && (*s.ExpectedMS < 1 || *s.ExpectedMS > math.MaxInt32) {
-		return fmt.Errorf("expected_ms %d: must be from 1 to %d, for example 60000", *s.ExpectedMS, math.MaxInt32)
-	}
-	if len(s.Payload) == 0 {
-		return CheckPlan(&s.SchedulePlan)
-	}
-	if err := jsontext.CheckPayload(s.Payload); err != nil { // a payload belongs to the users, so no error contains it
-		return fmt.Errorf("payload: %w, for example %s", err, examplePayload)
+	if len(s.Payload) > 0 {
+		if err := jsontext.CheckPayload(s.Payload); err != nil { // a payload belongs to the users, so no error contains it
+			return fmt.Errorf("payload: %w, for example %s", err, examplePayload)
+		}
 	}
 	return CheckPlan(&s.SchedulePlan)
 }
@@ -174,14 +175,13 @@ func checkColumns(s *contract.SchedulePlan) error {
 		return err
 	}
 	for _, d := range []struct {
-		column    string
-		value     contract.Duration
-		low, high time.Duration
+		column      string
+		value, high time.Duration
 	}{
-		{"jitter", s.Jitter, 0, maxJitter}, {"catch_up", s.CatchUp, 0, maxCatchUp},
+		{"jitter", time.Duration(s.Jitter), maxJitter}, {"catch_up", time.Duration(s.CatchUp), maxCatchUp},
 	} {
-		if time.Duration(d.value) < d.low || time.Duration(d.value) > d.high {
-			return fmt.Errorf("%s %s: must be from %s to %s, for example 10m", d.column, time.Duration(d.value), d.low, d.high)
+		if d.value < 0 || d.value > d.high {
+			return fmt.Errorf("%s %s: must be from 0s to %s, for example 10m", d.column, d.value, d.high)
 		}
 	}
 	if s.CatchUpMost < 0 || s.CatchUpMost > maxMost {
@@ -206,29 +206,18 @@ func checkKind(s *contract.SchedulePlan) error {
 	default:
 		return fmt.Errorf("kind %q: must be cron, interval, startup or startup-worker, for example %q", s.Kind, contract.Cron)
 	}
-	if s.Kind != contract.Cron && s.Spec != "" {
-		return fmt.Errorf(
-			"spec %q: only a schedule of kind cron has it, and this one is of kind %q: remove it ('schedule set' with spec=), or set "+
-				"both, for example kind \"cron\" with spec \"30 2 * * *\"",
-			s.Spec,
-			s.Kind,
-		)
-	}
-	if s.Kind != contract.Interval && s.Every != 0 {
-		return fmt.Errorf(
-			"every %s: only a schedule of kind interval has it, and this one is of kind %q: remove it ('schedule set' with every=), "+
-				"or set both, for example kind \"interval\" with every \"10m\"",
-			time.Duration(s.Every),
-			s.Kind,
-		)
-	}
-	if s.Kind != contract.Startup && s.Once != "" {
-		return fmt.Errorf(
-			"once %q: only a schedule of kind startup has it, and this one is of kind %q: remove it ('schedule set' with once=), or "+
-				"set both, for example kind \"startup\" with once \"start\"",
-			s.Once,
-			s.Kind,
-		)
+	for _, c := range []struct {
+		column, value, kind, example string
+		given                        bool
+	}{
+		{"spec", strconv.Quote(s.Spec), contract.Cron, "30 2 * * *", s.Spec != ""},
+		{"every", time.Duration(s.Every).String(), contract.Interval, "10m", s.Every != 0},
+		{"once", strconv.Quote(s.Once), contract.Startup, "start", s.Once != ""},
+	} {
+		if c.given && s.Kind != c.kind {
+			return fmt.Errorf("%[1]s %[2]s: only a schedule of kind %[3]s has it, and this one is of kind %[4]q: remove it "+
+				"('schedule set' with %[1]s=), or set both, for example kind %[3]q with %[1]s %[5]q", c.column, c.value, c.kind, s.Kind, c.example)
+		}
 	}
 	switch s.Kind {
 	case contract.Interval:

@@ -20,7 +20,6 @@ func TestErrorsOfTablesHaveAKindOfProblem(t *testing.T) {
 		rest.InvalidRequest: {schedulestore.ErrInvalid, limitstore.ErrInvalid, joins.ErrInvalid},
 		rest.Conflict: {
 			schedulestore.ErrEdited, schedulestore.ErrFull, limitstore.ErrEdited, limitstore.ErrTooMany, joins.ErrConflict,
-			&schedulestore.RefusedError{Outcome: "locked", Err: errors.New("locked")},
 		},
 	} {
 		for _, want := range errs {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,18 +86,9 @@ func (m *Metrics) ticked(t *schedule.Tick, outcome string, now time.Time) {
 
 // planned describes the plan; nil = this dispatcher is not the controller.
 func (m *Metrics) planned(p *schedule.Plan) {
-	for _, state := range []schedule.State{schedule.Active, schedule.Paused, schedule.Invalid} {
-		n := 0
-		if p != nil {
-			n = p.Count(state)
-		}
-		m.schedules.WithLabelValues(string(state)).Set(float64(n))
+	for state, n := range cmp.Or(p, &schedule.Plan{}).Counts() {
+		m.schedules.WithLabelValues(state).Set(float64(n))
 	}
-	excess := 0
-	if p != nil {
-		excess = p.Excess()
-	}
-	m.schedules.WithLabelValues("excess").Set(float64(excess))
 	m.is.Set(map[bool]float64{true: 1}[p != nil])
 	if p == nil {
 		m.overdue.Set(0)

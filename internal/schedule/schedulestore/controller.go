@@ -271,19 +271,16 @@ type Problem struct {
 
 // Report writes the column error of schedules. It skips locked ones and returns them.
 func (c Controller) Report(ctx context.Context, problems []Problem) (locked []int64, err error) {
-	ids, versions, reasons := make([]int64, len(problems)), make([]int64, len(problems)), make([]string, len(problems))
-	for i, p := range problems {
-		ids[i], versions[i], reasons[i] = p.Schedule, p.Version, p.Reason
-	}
 	return claim.Collect(ctx, c.Do, pgx.RowTo[int64], `WITH `+role+`, wrong AS MATERIALIZED (
-				SELECT s.id, s.version, nullif(p.reason, '') AS reason FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS p (id, version, reason)
-				JOIN dispatcherd.schedules s ON s.id = p.id AND s.version = p.version
-				WHERE EXISTS (SELECT FROM role) AND s.error IS DISTINCT FROM nullif(p.reason, '')
+				SELECT s.id, s.version, nullif(p."Reason", '') AS reason
+				FROM jsonb_to_recordset($3) AS p ("Schedule" bigint, "Version" bigint, "Reason" text)
+				JOIN dispatcherd.schedules s ON s.id = p."Schedule" AND s.version = p."Version"
+				WHERE EXISTS (SELECT FROM role) AND s.error IS DISTINCT FROM nullif(p."Reason", '')
 			), problem AS MATERIALIZED (
 				SELECT s.id, w.reason FROM wrong w JOIN dispatcherd.schedules s ON s.id = w.id AND s.version = w.version ORDER BY 1
 				FOR NO KEY UPDATE OF s SKIP LOCKED
 			), written AS (
 				UPDATE dispatcherd.schedules s SET error = p.reason FROM problem p WHERE s.id = p.id
 			) SELECT w.id FROM wrong w WHERE w.id NOT IN (SELECT p.id FROM problem p)`,
-		c.Dispatcher, c.Term, ids, versions, reasons)
+		c.Dispatcher, c.Term, problems)
 }

@@ -234,18 +234,6 @@ func (s Schedules) RenewWorkers(ctx context.Context, occasions []string) error {
 	return err
 }
 
-// RefusedError says why a schedule makes no tick on request.
-type RefusedError struct {
-	Outcome string // contract.TickLocked, contract.TickChanged, or empty: it has no planned occasions
-	Err     error  // names the schedule and says what to do
-}
-
-// Error returns the text of Err.
-func (e *RefusedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the kind of problem.
-func (e *RefusedError) Unwrap() error { return rest.Conflict.Refuses(e.Err.Error()) }
-
 // noTick returns the error for an outcome of a tick on request that is none. unpause says what to do about a pause.
 func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) error {
 	why := "another session is editing it: try again after its transaction has ended"
@@ -259,7 +247,7 @@ func (s Schedules) noTick(ctx context.Context, name, outcome, unpause string) er
 			why = "it is paused: " + unpause
 		}
 	}
-	return &RefusedError{outcome, fmt.Errorf("schedule %q: %s", name, why)}
+	return rest.Conflict.Refuses(fmt.Sprintf("schedule %q: %s", name, why))
 }
 
 // Run makes a tick now. The occasion is "now:" and the key, so a second call with the same key
@@ -269,12 +257,16 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	if key == "" || len(key) > 128 {
 		return contract.MadeTick{}, fmt.Errorf("%w: key %q: must have 1 to 128 bytes, for example %q", ErrInvalid, key, "2026-03-01 repeated")
 	}
-	policy := ""
-	if force {
-		policy = contract.AllowAll
+	id, err := s.id(ctx, name)
+	if err != nil {
+		return contract.MadeTick{}, err
 	}
-	occasion := "now:" + key
-	made, err := s.makeNow(ctx, name, []string{occasion}, []time.Time{time.Unix(0, 0)}, policy, force)
+	tick := schedule.Tick{Schedule: id, Occasion: "now:" + key, RunAt: time.Unix(0, 0)}
+	r := schedule.Request{Schedule: id, Ticks: []schedule.Tick{tick}, Forced: force}
+	if force {
+		r.Overlap = contract.AllowAll
+	}
+	made, err := s.makeNow(ctx, name, r)
 	if err != nil {
 		return contract.MadeTick{}, err
 	}
@@ -283,25 +275,20 @@ func (s Schedules) Run(ctx context.Context, name, key string, force bool) (contr
 	case contract.TickChanged, contract.TickLocked:
 		return m, s.noTick(ctx, name, m.Outcome, "resume it first, or run it with --force (over HTTP: force=true)")
 	case contract.TickExists:
-		err = s.DB.QueryRow(ctx, `SELECT coalesce(t.job_id, 0), t.outcome FROM dispatcherd.ticks t
-			JOIN dispatcherd.schedules s ON s.id = t.schedule_id WHERE s.name = $1 AND t.occasion = $2`,
-			name, occasion).
-			Scan(&m.Job, &m.Earlier)
+		err = s.DB.QueryRow(ctx, `SELECT coalesce(job_id, 0), outcome FROM dispatcherd.ticks WHERE schedule_id = $1 AND occasion = $2`,
+			id, tick.Occasion).Scan(&m.Job, &m.Earlier)
 	}
 	return m, named(name, err)
 }
 
+// id returns the id of a schedule.
+func (s Schedules) id(ctx context.Context, name string) (id int64, err error) {
+	err = s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&id)
+	return id, named(name, err)
+}
+
 // makeNow makes ticks of one schedule on request. The transaction needs the rights of a dispatcher.
-func (s Schedules) makeNow(
-	ctx context.Context, name string, occasions []string, due []time.Time, policy string, force bool,
-) ([]contract.MadeTick, error) {
-	r := schedule.Request{Overlap: policy, Forced: force}
-	if err := s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&r.Schedule); err != nil {
-		return nil, named(name, err)
-	}
-	for i, occasion := range occasions {
-		r.Ticks = append(r.Ticks, schedule.Tick{Schedule: r.Schedule, Occasion: occasion, RunAt: due[i]})
-	}
+func (s Schedules) makeNow(ctx context.Context, name string, r schedule.Request) ([]contract.MadeTick, error) {
 	results, err := session{}.apply(ctx, s.DB, []schedule.Request{r})
 	if err != nil {
 		return nil, named(name, err)
@@ -321,13 +308,13 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 	if err := schedule.CheckOverlap(overlap); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	_, all, err := s.pastOccasions(ctx, name, from, to)
+	ticks, err := s.pastTicks(ctx, name, from, to)
 	if err != nil {
 		return nil, err
 	}
 	counts := map[string]int{}
-	for some := range slices.Chunk(all, MaxTicks) {
-		made, err := s.makeNow(ctx, name, namesOf(some), some, overlap, false)
+	for some := range slices.Chunk(ticks, MaxTicks) {
+		made, err := s.makeNow(ctx, name, schedule.Request{Schedule: some[0].Schedule, Ticks: some, Overlap: overlap})
 		if err != nil {
 			return counts, err
 		}
@@ -344,51 +331,49 @@ func (s Schedules) Backfill(ctx context.Context, name string, from, to time.Time
 // CountBackfill counts the occasions that Backfill would make ticks for, as contract.TickNew, and those that have one,
 // as contract.TickExists.
 func (s Schedules) CountBackfill(ctx context.Context, name string, from, to time.Time) (map[string]int, error) {
-	id, all, err := s.pastOccasions(ctx, name, from, to)
-	if err != nil || len(all) == 0 {
+	ticks, err := s.pastTicks(ctx, name, from, to)
+	if err != nil || len(ticks) == 0 {
 		return nil, err
 	}
+	names := make([]string, len(ticks))
+	for i := range ticks {
+		names[i] = ticks[i].Occasion
+	}
 	var exist int
-	err = s.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.ticks WHERE schedule_id = $1 AND occasion = ANY ($2)`, id, namesOf(all)).
-		Scan(&exist)
-	counts := map[string]int{contract.TickExists: exist, contract.TickNew: len(all) - exist}
+	err = s.DB.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.ticks WHERE schedule_id = $1 AND occasion = ANY ($2)`,
+		ticks[0].Schedule, names).Scan(&exist)
+	counts := map[string]int{contract.TickExists: exist, contract.TickNew: len(ticks) - exist}
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	return counts, err
 }
 
-// pastOccasions returns the occasions of a cron schedule in a range of Backfill, and the id of the schedule.
-func (s Schedules) pastOccasions(ctx context.Context, name string, from, to time.Time) (id int64, all []time.Time, err error) {
+// pastTicks returns a tick for each occasion of a cron schedule in a range of Backfill.
+func (s Schedules) pastTicks(ctx context.Context, name string, from, to time.Time) (ticks []schedule.Tick, err error) {
 	if to.Before(from) {
-		return 0, nil, fmt.Errorf("%w: from %s: must not be after to %s", ErrInvalid, from.Format(time.RFC3339), to.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: from %s: must not be after to %s", ErrInvalid, from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
 	v, err := s.Get(ctx, name)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	var now time.Time
 	if err := s.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	if to.After(now) {
-		return 0, nil, fmt.Errorf("%w: schedule %q: to %s: must not be in the future", ErrInvalid, name, to.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: schedule %q: to %s: must not be in the future", ErrInvalid, name, to.Format(time.RFC3339))
 	}
-	all, err = schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
+	all, err := schedule.Occasions(&v.SchedulePlan, from.Add(-time.Nanosecond), to, MaxBackfill+1)
 	switch {
 	case err != nil:
-		return 0, nil, &RefusedError{Err: err}
+		return nil, rest.Conflict.Refuses(err.Error())
 	case len(all) > MaxBackfill:
-		return 0, nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
+		return nil, fmt.Errorf("%w: schedule %q: more than %d occasions: choose a shorter time", ErrInvalid, name, MaxBackfill)
 	}
-	return v.ID, all, nil
-}
-
-// namesOf returns the names of occasions of a cron schedule.
-func namesOf(occasions []time.Time) []string {
-	names := make([]string, len(occasions))
-	for i, at := range occasions {
-		names[i] = schedule.CronOccasion(at)
+	for _, at := range all {
+		ticks = append(ticks, schedule.Tick{Schedule: v.ID, Occasion: schedule.CronOccasion(at), RunAt: at})
 	}
-	return names
+	return ticks, nil
 }
 
 // Ticks returns the newest ticks of a schedule, the newest first. before is the last tick of the
@@ -399,9 +384,9 @@ func (s Schedules) Ticks(ctx context.Context, name string, before contract.Tick,
 	if !before.MadeAt.IsZero() {
 		at = &before.MadeAt
 	}
-	var id int64
-	if err := s.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.schedules WHERE name = $1`, name).Scan(&id); err != nil {
-		return nil, named(name, err)
+	id, err := s.id(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	rows, _ := s.DB.Query(ctx, `
 		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed,
