@@ -76,31 +76,19 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 	out := h.newSSE(w)
 	heartbeat := time.NewTicker(h.cfg.Heartbeat)
 	defer heartbeat.Stop()
-	for {
-		h.sendEvents(out, &v)
-		if v.More {
-			if err := out.flush(); err != nil {
-				return err
-			}
-			v = f.Look(v.Next)
-			continue
-		}
-		if a := f.Answer(&v); a != nil {
-			out.end(strconv.Itoa(v.Next), v.Job, a)
-			return out.flush()
-		}
-		if len(v.Events)+v.Missed == 0 {
+	v, a, err := f.Follow(r.Context(), v, heartbeat.C, func(v *ondemand.View) error {
+		h.sendEvents(out, v)
+		if len(v.Events)+v.Missed == 0 && f.Answer(v) == nil {
 			out.heartbeat()
 		}
-		if err := out.flush(); err != nil {
-			return err
-		}
-		if err := f.Wait(r.Context(), &v, heartbeat.C); err != nil {
-			out.event("", "error", problemOf(err).Text())
-			return out.flush()
-		}
-		v = f.Look(v.Next)
+		return out.flush()
+	})
+	if err != nil {
+		out.event("", "error", problemOf(err).Text())
+	} else {
+		out.end(strconv.Itoa(v.Next), v.Job, a)
 	}
+	return out.flush()
 }
 
 // firstEvent reads Last-Event-ID and returns the sequence number to continue with.

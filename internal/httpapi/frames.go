@@ -255,6 +255,12 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 			r.fail(r.s.h.problemOn(frameRoute, panicked(v)))
 		}
 	}()
+	pass := func(v *ondemand.View) error {
+		if o.Events {
+			r.sendEvents(v)
+		}
+		return nil
+	}
 	f, err := r.s.h.requests.Begin(ctx, o, r.body)
 	if err == nil {
 		defer func() {
@@ -264,7 +270,11 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 				f.Leave()
 			}
 		}()
-		err = r.followUntilEnd(ctx, f, o.Events)
+		var v ondemand.View
+		var a *ondemand.Answer
+		if v, a, err = f.Follow(ctx, f.Look(0), nil, pass); err == nil {
+			r.answer(v.Job, a)
+		}
 	}
 	switch {
 	case err == nil:
@@ -273,24 +283,6 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 	default:
 		r.fail(r.s.h.problemOn(frameRoute, err))
 	}
-}
-
-func (r *frameRequest) followUntilEnd(ctx context.Context, f *ondemand.Follower, events bool) error {
-	v, err := f.Ready(ctx, 0)
-	for ; err == nil; v = f.Look(v.Next) {
-		if events {
-			r.sendEvents(&v)
-		}
-		if v.More {
-			continue
-		}
-		if a := f.Answer(&v); a != nil {
-			r.answer(v.Job, a)
-			return nil
-		}
-		err = f.Wait(ctx, &v, nil)
-	}
-	return err
 }
 
 // sendEvents sends the events of a view.

@@ -94,7 +94,13 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 		return false
 	}
 	f := &Follower{s: s, shared: of.shared, user: of.user, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
-	s.laters.Add(f.user, 1)
+	if !f.shared.ended() {
+		s.laters.Add(f.user, 1)
+		if f.shared.laters == nil {
+			f.shared.laters = map[string]int{}
+		}
+		f.shared.laters[f.user]++
+	}
 	f.shared.attachLocked(true)
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
@@ -203,16 +209,25 @@ func fires(t *time.Timer) <-chan time.Time {
 }
 
 // Await waits for the answer.
-func (f *Follower) Await(ctx context.Context) (v View, a *Answer, err error) {
-	for {
-		v = f.Look(1)
+func (f *Follower) Await(ctx context.Context) (View, *Answer, error) {
+	return f.Follow(ctx, f.Look(1), nil, func(*View) error { return nil })
+}
+
+// Follow waits for the answer. It passes on a view, and each following one: of further events, or after a heartbeat. The last view is that
+// of the answer.
+func (f *Follower) Follow(ctx context.Context, v View, heartbeat <-chan time.Time, pass func(*View) error) (View, *Answer, error) {
+	for ; ; v = f.Look(v.Next) {
 		if v.Failure != nil {
 			return v, nil, v.Failure
 		}
-		if a = f.Answer(&v); a != nil {
-			return v, a, nil
+		err := pass(&v)
+		if err == nil && !v.More {
+			if a := f.Answer(&v); a != nil {
+				return v, a, nil
+			}
+			err = f.Wait(ctx, &v, heartbeat)
 		}
-		if err = f.Wait(ctx, &v, nil); err != nil {
+		if err != nil {
 			return v, nil, err
 		}
 	}

@@ -33,9 +33,10 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
-	detached bool       // one of the callers stands for callers that disconnected, see leave
-	someLate bool       // a caller left after its deadline
-	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
+	detached bool           // one of the callers stands for callers that disconnected, see leave
+	laters   map[string]int // number of these callers that fetch the answer later, by user; nil after the end of the request
+	someLate bool           // a caller left after its deadline
+	laterEnd AnswerKind     // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time
 	weight   int // among the kept answers; 0 = not kept
 }
@@ -85,6 +86,10 @@ func (r *Shared) end(a *Answer, failure error) {
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
+	for user, n := range r.laters { // order-free: a sum for each user
+		r.s.laters.Add(user, -n)
+	}
+	r.laters = nil
 	r.s.keepLocked(r)
 }
 
@@ -157,7 +162,10 @@ func (r *Shared) leave(f *Follower) {
 	s.followers--
 	r.someLate = r.someLate || f.late
 	if f.later {
-		s.laters.Add(f.user, -1)
+		if !r.ended() {
+			s.laters.Add(f.user, -1)
+			r.laters[f.user]--
+		}
 		r.laterEnd = Unsupported
 		if f.late {
 			r.laterEnd = Late
