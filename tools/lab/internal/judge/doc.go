@@ -20,7 +20,7 @@
 //	joined early a batch or flow node proceeded before a job for which it waited had ended, or against its rule
 //	joined lost  it never did ([Report.Joins] checks these four by the rows of Postgres alone)
 //	joined twice it did so twice, or counted ends not exactly once
-//	orphan       a child ran for longer than 10 s after the end of its parent
+//	orphan       a child started more than 10 s, or ended more than 30 s, after the end of its parent
 //
 //	stuck        it waited, due, for longer than a bound while a slot of its type was idle ([Report.FindStuck])
 //
