@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -113,26 +112,4 @@ func TestJSONOfEveryFlowCommandParses(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(got.out), &parsed), c.line)
 		require.Contains(t, parsed, c.key)
 	}
-}
-
-// Seals, cancellations and retries of batches need the isolation level read committed.
-func TestCommandsUseReadCommittedOnEveryDatabase(t *testing.T) {
-	url := databaseWith(t,
-		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`)
-	var level string
-	asks := func(a *app) *cobra.Command {
-		cmd := &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := a.Connect(cmd.Context())
-			if err == nil {
-				defer pool.Close()
-				err = pool.QueryRow(cmd.Context(), `SHOW transaction_isolation`).Scan(&level)
-			}
-			return err
-		}}
-		a.DatabaseFlag(cmd.Flags())
-		return cmd
-	}
-	got := invocation{args: []string{"ask", "--database-url", url}, extra: asks}.runs(t)
-	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, "read committed", level)
 }

@@ -17,14 +17,8 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		signal.Stop(signals) // before ctx is canceled, so that a second signal always ends the process
-		cancel()
-	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -68,7 +62,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) report(cmd *cobra.Command, code int, err error) {
 	text := exit.Explain(err)
 	if _, said := errors.AsType[*exit.Error](err); exit.Denied(err) && !said {
-		text = err.Error() + ": " + exit.WhatToGrant(a.Database.DSN, cmd.CommandPath())
+		text = err.Error() + ": " + exit.WhatToGrant(a.DSN, cmd.CommandPath())
 	}
 	a.Say("dispatcherd: %s", text)
 	if code == exit.Usage && !exit.Denied(err) {

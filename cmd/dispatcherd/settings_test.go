@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -100,7 +101,7 @@ func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 		var got shownSetting
 		tell := func(a *app) *cobra.Command {
 			cmd := &cobra.Command{Use: "tell", RunE: func(*cobra.Command, []string) error {
-				got = shownSetting{"database-url", a.Database.String(), a.Origin("database-url")}
+				got = shownSetting{"database-url", dsn.Show(a.DSN), a.Origin("database-url")}
 				return nil
 			}}
 			a.DatabaseFlag(cmd.Flags())

@@ -187,23 +187,12 @@ func TestInterruptedCommandHasItsOwnExitCode(t *testing.T) {
 }
 
 func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
-	asks := func(a *app) *cobra.Command {
-		cmd := &cobra.Command{Use: "ask", RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := a.Connect(cmd.Context())
-			if err == nil {
-				pool.Close()
-			}
-			return err
-		}}
-		a.DatabaseFlag(cmd.Flags())
-		return cmd
-	}
-	got := invocation{args: []string{"ask", "--database-url", "postgres://me:hunter2@/x?host=/does/not/exist"}, extra: asks}.runs(t)
+	got := invocation{args: []string{"migrate", "status", "--database-url", "postgres://me:hunter2@/x?host=/does/not/exist"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "check that Postgres runs")
 	require.NotContains(t, got.err, "hunter2")
 
-	got = invocation{args: []string{"ask"}, env: map[string]string{"DATABASE_URL": "postgres://me:hunter2@h:port/x"}, extra: asks}.runs(t)
+	got = invocation{args: []string{"migrate", "status"}, env: map[string]string{"DATABASE_URL": "postgres://me:hunter2@h:port/x"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "database-url (environment DATABASE_URL)")
 	require.NotContains(t, got.err, "hunter2")
@@ -220,7 +209,7 @@ func TestUnreachableDatabaseExits5WithoutThePassword(t *testing.T) {
 		require.NotContains(t, got.err, "hunter2")
 	}
 
-	got = invocation{args: []string{"ask"}, extra: asks}.runs(t)
+	got = invocation{args: []string{"migrate", "status"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "no database is named: give --database-url")
 }

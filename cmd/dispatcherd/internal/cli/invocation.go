@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"bufio"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/client"
@@ -22,11 +19,11 @@ type Invocation struct {
 	UID     int             // of the user
 	Version string          // of the running binary, as a line
 
-	Database Database          // --database-url
-	API      Dispatcher        // --api-socket, --api, --api-token
-	client   *client.Client    // of API; set while a command uses it
-	ignored  []string          // unknown variables
-	origins  map[string]string // the source of the value of each flag of the running command, by name
+	DSN     string            // --database-url
+	API     Dispatcher        // --api-socket, --api, --api-token
+	client  *client.Client    // of API; set while a command uses it
+	ignored []string          // unknown variables
+	origins map[string]string // the source of the value of each flag of the running command, by name
 }
 
 // Origin returns the source of a setting of the running command.
@@ -65,10 +62,7 @@ func (a *Invocation) Agree(what, flag string) error {
 // confirm asks the user. Only y and yes agree.
 func (a *Invocation) confirm(what string) bool {
 	fmt.Fprintf(a.Err, "%s Continue? [y/N] ", what)
-	answer, err := bufio.NewReader(io.LimitReader(a.In, 100)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false
-	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return cmp.Or(answer, "n") == "y" || answer == "yes"
+	var answer string
+	_, _ = fmt.Fscanln(a.In, &answer) // without an answer it stays empty
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -29,7 +30,7 @@ func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 
 // DatabaseFlag adds the setting of a command that needs Postgres.
 func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
-	flags.Var(&a.Database, "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
+	flags.Var(Text("url", &a.DSN, dsn.Show), "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 
 // Describe adds the environment variable of each setting to the help of a command, and completes flags that take some words only. A command without a rule for its arguments takes

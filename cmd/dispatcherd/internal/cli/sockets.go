@@ -57,7 +57,7 @@ func (a *Invocation) APIFlags(cmd *cobra.Command) {
 	OnlyOnCommandLine(flags)
 	a.APISocketFlag(flags)
 	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
-	flags.Var(secret(&a.API.Token), "api-token", "bearer token for --api; safer as a variable")
+	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable")
 }
 
 // APIGroup is [Group] for commands that ask a running dispatcher.
@@ -79,15 +79,8 @@ func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, args
 	return cmd
 }
 
-// secret is a value that no output contains.
-func secret(text *string) Value {
-	return Value{Kind: "secret", Parse: func(s string) error { *text = s; return nil }, Format: func() string {
-		if *text == "" {
-			return ""
-		}
-		return "********"
-	}}
-}
+// masked shows only whether there is a text.
+func masked(text string) string { return When(text != "", "********") }
 
 // WorkerSocketFlag adds the flag for the worker socket of a running dispatcher.
 func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {

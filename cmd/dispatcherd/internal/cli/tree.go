@@ -115,8 +115,8 @@ func (a treeCommands) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s again", a.kind, id, verb(r.Changed, "runs", "run"))+
-			When(r.Skipped > 0, ", %s not, because other jobs have their unique keys", verb(r.Skipped, "does", "do")))
+		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s retried", a.kind, id, Counted(r.Changed, "job"))+
+			When(r.Skipped > 0, ", %s not, because other jobs have their unique keys", Counted(r.Skipped, "job")))
 	})
 }
 
@@ -137,12 +137,4 @@ func (a treeCommands) checkKind(ctx context.Context, t client.Flows, id dispatch
 		)
 	}
 	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
-}
-
-// verb counts jobs that do something.
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return "1 job " + one
-	}
-	return fmt.Sprintf("%d jobs %s", n, many)
 }

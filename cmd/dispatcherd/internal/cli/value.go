@@ -28,6 +28,14 @@ func (v Value) String() string { return v.Format() }
 // Type implements pflag.Value.
 func (v Value) Type() string { return v.Kind }
 
+// Text is any text, of which help, errors and listings contain what show returns. A text that needs a check is checked at its use,
+// because pflag prints an error of Set together with the value.
+func Text(kind string, value *string, show func(string) string) Value {
+	return Value{
+		Kind: kind, Parse: func(text string) error { *value = text; return nil }, Format: func() string { return show(*value) },
+	}
+}
+
 // OneOf is one of some words, in any case.
 func OneOf[T ~string](value *T, choices ...T) Value {
 	words := make([]string, len(choices))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -135,7 +137,7 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 	if err != nil {
 		return nil, "", err
 	}
-	pool, err := a.Connect(ctx)
+	pool, err := a.connect(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -167,6 +169,35 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 		)
 	}
 	return t, omitted, nil
+}
+
+// connectTimeout bounds the wait for a database that does not answer.
+const connectTimeout = 10 * time.Second
+
+// connect opens a small pool on the database and checks that it answers.
+func (a commands) connect(ctx context.Context) (*pgxpool.Pool, error) {
+	url, err := a.DatabaseURL()
+	if err != nil {
+		return nil, err
+	}
+	config, err := dsn.Parse(url)
+	if err != nil {
+		return nil, exit.Usagef("database-url: %w", err)
+	}
+	config.MaxConns = 2 // commands run one statement at a time
+	claim.Prepare(config.ConnConfig)
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, exit.Errorf(exit.Unavailable, "database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
 }
 
 // noJobs explains why there is nothing to export: no job ended, or no slot supports the types
