@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -20,7 +19,7 @@ type Performer interface {
 // performer gets the effects. An Observer must not block and must not keep any
 // argument. The Core reuses the requests of Claimed, Fetched, Finished and Adopted.
 // Their contents may therefore have changed since the step received them.
-type Observer func(c *Core, now timing.Instant, ev event.Event, fx []effect.Effect)
+type Observer func(c *Core, now timing.Instant, ev Event, fx []effect.Effect)
 
 // Actor multiplexes events onto one goroutine, which owns the Core (article 1, "Actor
 // Model"). Any goroutine may call the methods of an Actor. After Stop the methods do
@@ -40,9 +39,9 @@ type Actor struct {
 	fx        []effect.Effect // reused in every step
 	load      Load
 
-	notifications chan struct{}    // capacity 1: several notifications are merged
-	orders        chan event.Event // all events but notifications and the results of statements
-	results       chan event.Event // results of statements
+	notifications chan struct{} // capacity 1: several notifications are merged
+	orders        chan Event    // all events but notifications and the results of statements
+	results       chan Event    // results of statements
 	questions     chan func(*Core)
 	done          chan struct{}
 }
@@ -54,8 +53,8 @@ func NewActor(core *Core, observe Observer) *Actor {
 		core: core, observe: observe,
 		started: time.Now(), timer: time.NewTimer(0),
 		notifications: make(chan struct{}, 1),
-		orders:        make(chan event.Event),
-		results:       make(chan event.Event, 16),
+		orders:        make(chan Event),
+		results:       make(chan Event, 16),
 		questions:     make(chan func(*Core)),
 		done:          make(chan struct{}),
 	}
@@ -74,7 +73,7 @@ func (a *Actor) loop() {
 	for {
 		select {
 		case <-a.notifications:
-			a.step(event.Notified{})
+			a.step(Notified{})
 		case ev := <-a.orders:
 			a.step(ev)
 		case ev := <-a.results:
@@ -86,14 +85,14 @@ func (a *Actor) loop() {
 			ask(a.core)
 		case <-a.timer.C:
 			a.armed = timing.Never
-			a.step(event.Tick{})
+			a.step(Tick{})
 		}
 	}
 }
 
 // step makes one step of the Core, calls the observer, performs the effects, and
 // sets the timer.
-func (a *Actor) step(ev event.Event) {
+func (a *Actor) step(ev Event) {
 	began := time.Now()
 	now := timing.Instant(began.Sub(a.started).Milliseconds())
 	a.fx = a.core.Step(now, ev, a.fx[:0])
@@ -133,7 +132,7 @@ func send[E any](a *Actor, ch chan<- E, ev E) bool {
 
 // Request submits an on-demand request. If the loop has ended, Request returns
 // false, and no answer follows.
-func (a *Actor) Request(ev event.Requested) bool { return send[event.Event](a, a.orders, ev) }
+func (a *Actor) Request(ev Requested) bool { return send[Event](a, a.orders, ev) }
 
 // Notify reports that rows may have become pending. Notify never waits: the Actor
 // merges a notification with an earlier one that the loop has not read yet.
@@ -146,11 +145,11 @@ func (a *Actor) Notify() {
 
 // Order sends any other event that is no result of a statement: of a session, of a caller that has
 // disconnected, of an operator, of the listener or of the heartbeat.
-func (a *Actor) Order(ev event.Event) { send(a, a.orders, ev) }
+func (a *Actor) Order(ev Event) { send(a, a.orders, ev) }
 
 // Result returns the result of a statement: Fetched, Claimed, Adopted, Finished, Spawned
 // or GateSet.
-func (a *Actor) Result(ev event.Event) { send(a, a.results, ev) }
+func (a *Actor) Result(ev Event) { send(a, a.results, ev) }
 
 // Ask runs f on the loop and waits until f returns. f may read the Core. If the
 // loop has ended before, Ask does not run f and returns false.

@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -25,9 +23,9 @@ type testShell struct {
 	queue chan effect.Effect
 }
 
-func startLoop(t *testing.T, configure func(*config.Config)) *testShell {
+func startLoop(t *testing.T, configure func(*Config)) *testShell {
 	t.Helper()
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	if configure != nil {
 		configure(&cfg)
 	}
@@ -59,13 +57,13 @@ func (s *testShell) answer() {
 	for e := range s.queue {
 		switch e := e.(type) {
 		case *effect.Fetch:
-			s.actor.Result(event.Fetched{Request: e.Request, Result: s.table.fetch(e.Request)})
+			s.actor.Result(Fetched{Request: e.Request, Result: s.table.fetch(e.Request)})
 		case *effect.Claim:
-			s.actor.Result(event.Claimed{Request: e.Request, Result: s.table.claim(1, e.Request)})
+			s.actor.Result(Claimed{Request: e.Request, Result: s.table.claim(1, e.Request)})
 		case *effect.Finish:
-			s.actor.Result(event.Finished{Request: e.Request, Result: s.table.finish(1, e.Request)})
+			s.actor.Result(Finished{Request: e.Request, Result: s.table.finish(1, e.Request)})
 		case *effect.SetGate:
-			s.actor.Result(event.GateSet{Subscribed: e.Subscribed})
+			s.actor.Result(GateSet{Subscribed: e.Subscribed})
 		}
 	}
 }
@@ -76,8 +74,8 @@ func (s *testShell) stop() {
 	close(s.queue)
 }
 
-func pdfSlot(id dispatcherd.SlotID) event.Registered {
-	return event.Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
+func pdfSlot(id dispatcherd.SlotID) Registered {
+	return Registered{Session: dispatcherd.SessionID(id), Worker: "w", Slots: []dispatcherd.Slot{{ID: id, Types: []string{"pdf"}}}}
 }
 
 func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
@@ -88,7 +86,7 @@ func TestLoopRunsAJobFromFetchToFinish(t *testing.T) {
 		s.actor.Order(pdfSlot(1))
 		e := (<-s.sent).(*effect.Send)
 		require.Equal(t, dispatcherd.JobID(1), e.Job)
-		s.actor.Order(event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
+		s.actor.Order(Released{Session: 1, Results: []Result{{Job: 1, Attempt: e.Attempt, OK: true}}})
 		synctest.Wait()
 		require.Equal(t, dispatcherd.Done, s.table.Row(1).Status)
 		s.actor.Ask(func(c *Core) { require.True(t, c.Idle()) })
@@ -107,8 +105,8 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 			s.actor.Order(pdfSlot(dispatcherd.SlotID(id)))
 			s.actor.Notify()
 			e := (<-s.sent).(*effect.Send)
-			s.actor.Order(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
-			s.actor.Order(event.Unregistered{Session: e.Session})
+			s.actor.Order(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			s.actor.Order(Unregistered{Session: e.Session})
 			synctest.Wait()
 		}
 		s.actor.Ask(func(c *Core) {
@@ -120,7 +118,7 @@ func TestReportsOfASessionAreHandledBeforeItsEnd(t *testing.T) {
 
 func TestPollFindsRowsWithoutNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := startLoop(t, func(c *config.Config) { c.Poll = time.Minute })
+		s := startLoop(t, func(c *Config) { c.Poll = time.Minute })
 		defer s.stop()
 		s.actor.Order(pdfSlot(1))
 		synctest.Wait()
@@ -136,7 +134,7 @@ func TestLateRequestIsAnsweredAtItsDeadline(t *testing.T) {
 		s := startLoop(t, nil)
 		defer s.stop()
 		began := time.Now()
-		s.actor.Request(event.Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
+		s.actor.Request(Requested{Job: -1, Type: "pdf", Deadline: 1500 * time.Millisecond, Wait: true})
 		e := (<-s.sent).(*effect.Answer)
 		require.Equal(t, effect.AnswerLate, e.Kind)
 		require.InDelta(t, 1500, time.Since(began).Milliseconds(), 2)
@@ -163,13 +161,13 @@ func TestNoCallBlocksOnAnEndedLoop(t *testing.T) {
 		s := startLoop(t, nil)
 		s.stop()
 		s.actor.Order(pdfSlot(1))
-		s.actor.Order(event.Unregistered{})
-		s.actor.Order(event.Withdrew{})
-		s.actor.Order(event.Released{})
-		s.actor.Request(event.Requested{Job: -1})
-		s.actor.Order(event.Abandoned{})
-		s.actor.Order(event.Drained{})
-		s.actor.Result(event.GateSet{})
+		s.actor.Order(Unregistered{})
+		s.actor.Order(Withdrew{})
+		s.actor.Order(Released{})
+		s.actor.Request(Requested{Job: -1})
+		s.actor.Order(Abandoned{})
+		s.actor.Order(Drained{})
+		s.actor.Result(GateSet{})
 		require.False(t, s.actor.Ask(func(*Core) { t.Error("request to a loop that has ended") }))
 		s.actor.Stop()
 	})
@@ -192,25 +190,25 @@ func TestIdleLoopWakesForPollsOnly(t *testing.T) {
 
 func TestObserverSeesEveryStepBeforeItsEffectsArePerformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var events []event.Event
+		var events []Event
 		var last effect.Effect
 		performed := 0
 		performer := performerFunc(func([]effect.Effect) {
 			performed++
 			require.Len(t, events, performed)
 		})
-		a := NewActor(New(config.Default()), func(_ *Core, _ timing.Instant, ev event.Event, fx []effect.Effect) {
+		a := NewActor(New(DefaultConfig()), func(_ *Core, _ timing.Instant, ev Event, fx []effect.Effect) {
 			events = append(events, ev)
 			if len(fx) > 0 {
 				last = fx[len(fx)-1]
 			}
 		})
 		a.Start(performer)
-		a.Request(event.Requested{Job: -1, Type: "unknown"})
+		a.Request(Requested{Job: -1, Type: "unknown"})
 		a.Stop()
 		require.NotEmpty(t, events)
 		require.Equal(t, len(events), performed)
-		require.IsType(t, event.Requested{}, events[len(events)-1])
+		require.IsType(t, Requested{}, events[len(events)-1])
 		require.IsType(t, &effect.Answer{}, last)
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -24,7 +23,7 @@ const aboutToStop = "the dispatcher is about to stop: continue the running jobs 
 // A dispatcher that is about to stop adopts nothing, so that the worker keeps its
 // executions for the next dispatcher. Only executions that already belong to this
 // dispatcher may then continue here.
-func (c *Core) considerOffers(s *session, list []event.ResumeOffer, more bool) bool {
+func (c *Core) considerOffers(s *session, list []ResumeOffer, more bool) bool {
 	if len(list) == 0 {
 		return true
 	}
@@ -94,7 +93,7 @@ func (c *Core) ask(o *offered) {
 // the worker of the job cannot resume the job.
 func (c *Core) renewFingerprint(j *job, fingerprint contract.Fingerprint) {
 	if j.mode == dispatcherd.Queued {
-		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
+		c.renew(&offered{ResumeOffer: ResumeOffer{Job: j.id, Attempt: j.attempt, From: j.fingerprint}, renews: fingerprint})
 	}
 	j.fingerprint = fingerprint
 }
@@ -195,7 +194,7 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 // before its Welcome. The row is released after the lease of its dispatcher.
 const busyAnswers = 4
 
-func (c *Core) handleAdopted(ev event.Adopted) {
+func (c *Core) handleAdopted(ev Adopted) {
 	a := &c.adopts
 	if !a.inFlight || ev.Request.Token != a.request.Token {
 		return
@@ -246,7 +245,7 @@ func (c *Core) handleAdopted(ev event.Adopted) {
 // renewGeneration records the newest offer.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs[o.Job]; j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.executing() && j.fingerprint == o.From {
-		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 }
 
@@ -361,7 +360,7 @@ func (c *Core) keepUpdates(until int) {
 
 // resumable returns the job of a resume offer if this dispatcher runs the job. Such
 // a job is detached, or this dispatcher has not noticed the end of its session.
-func (c *Core) resumable(o *event.ResumeOffer) *job {
+func (c *Core) resumable(o *ResumeOffer) *job {
 	j := c.jobs[o.Job]
 	if j == nil || !j.state.executing() || j.attempt != o.Attempt || o.From == 0 || j.fingerprint != o.From ||
 		j.stop == leaseLost || o.Outdated(j.generation) || !contract.MayResume(o.Slot.Types, c.index.Name(j.Type)) {
@@ -376,7 +375,7 @@ func (c *Core) resumable(o *event.ResumeOffer) *job {
 // late adoption by the other dispatcher fails.
 func (c *Core) reassign(o *offered, j *job) {
 	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
-		c.renew(&offered{ResumeOffer: event.ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 	if j.slot != noSlot {
 		c.leaveSlot(j)

@@ -6,12 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestRowsThatAreSetAsideAreBoundedAndForgotten(t *testing.T) {
-	c := New(config.Default())
+	c := New(DefaultConfig())
 	var refused []contract.Unclaimable
 	for id := range dispatcherd.JobID(contract.MaxAside + 5) {
 		refused = append(refused, contract.Unclaimable{ID: id + 1, Reason: "no"})

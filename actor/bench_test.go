@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -30,10 +28,10 @@ type saturatedCore struct {
 	placed   int
 	fx       []effect.Effect
 	queue    []statement
-	released event.Released
-	fetched  event.Fetched
-	claimed  event.Claimed
-	finished event.Finished
+	released Released
+	fetched  Fetched
+	claimed  Claimed
+	finished Finished
 }
 
 // statement is a statement to answer: either the one request that is not nil,
@@ -47,22 +45,22 @@ type statement struct {
 
 // sessionJobs holds the running jobs of one session, oldest first.
 type sessionJobs struct {
-	jobs []event.Result
+	jobs []Result
 	at   int
 }
 
 func newSaturatedCore(slots, types, sets, batch int) *saturatedCore {
 	rng := rand.New(rand.NewPCG(1, 2))
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	m := &saturatedCore{core: New(cfg)}
-	m.released.Results = make([]event.Result, batch)
+	m.released.Results = make([]Result, batch)
 	all := make([][]string, sets)
 	for i := range all {
 		all[i] = smallSet(rng, types)
 	}
 	perSession := min(slots, 1000)
 	for s := range slots / perSession {
-		ev := event.Registered{Session: dispatcherd.SessionID(s), Worker: "w"}
+		ev := Registered{Session: dispatcherd.SessionID(s), Worker: "w"}
 		for i := range perSession {
 			ev.Slots = append(ev.Slots, dispatcherd.Slot{
 				ID: dispatcherd.SlotID(s*perSession + i + 1), Number: int32(i), Types: all[rng.IntN(sets)],
@@ -105,7 +103,7 @@ func (m *saturatedCore) turn() {
 	m.step(&m.released)
 }
 
-func (m *saturatedCore) step(ev event.Event) {
+func (m *saturatedCore) step(ev Event) {
 	m.feed(ev)
 	answered := 0
 	for answered < len(m.queue) { // an answer may cause further statements
@@ -115,7 +113,7 @@ func (m *saturatedCore) step(ev event.Event) {
 	m.queue = m.queue[:0]
 }
 
-func (m *saturatedCore) feed(ev event.Event) {
+func (m *saturatedCore) feed(ev Event) {
 	m.fx = m.core.Step(m.now, ev, m.fx[:0])
 	for i := range m.fx {
 		switch e := m.fx[i].(type) {
@@ -137,7 +135,7 @@ func (m *saturatedCore) feed(ev event.Event) {
 func (m *saturatedCore) start(e *effect.Send) {
 	m.placed++
 	r := &m.running[e.Session]
-	job := event.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
+	job := Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 	for i := r.at - 1; ; i-- {
 		if i < 0 {
 			i = len(r.jobs) - 1
@@ -180,7 +178,7 @@ func (m *saturatedCore) answer(s statement) {
 		m.finished.Request = s.finish
 		m.feed(&m.finished)
 	default:
-		m.feed(event.GateSet{Subscribed: s.subscribed})
+		m.feed(GateSet{Subscribed: s.subscribed})
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -56,17 +54,17 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 // smallCore has two busy pdf slots and a free excel slot, a waiting request,
 // two deadlines, and two pdf candidates.
 func smallCore(t *testing.T) *Core {
-	c := New(config.Default())
-	fx := kept(c.Step(1, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{
+	c := New(DefaultConfig())
+	fx := kept(c.Step(1, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Number: 0, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"pdf"}}, {ID: 3, Number: 2, Types: []string{"excel"}},
 	}}, nil))
 	for id := range dispatcherd.JobID(3) {
-		c.Step(1, event.Requested{Job: -1 - id, Type: "pdf", Deadline: msDuration(1000 * int64(3-id))}, nil)
+		c.Step(1, Requested{Job: -1 - id, Type: "pdf", Deadline: msDuration(1000 * int64(3-id))}, nil)
 	}
 	for _, e := range fx {
 		if e, ok := e.(*effect.Fetch); ok {
 			require.Equal(t, "pdf", e.Request.Lanes[0].Type)
-			c.Step(1, event.Fetched{Request: e.Request, Result: contract.FetchResult{DBNow: 1000, Candidates: []contract.Candidate{
+			c.Step(1, Fetched{Request: e.Request, Result: contract.FetchResult{DBNow: 1000, Candidates: []contract.Candidate{
 				{Lane: 0, Key: contract.Key{RunAt: 1, ID: 1}}, {Lane: 0, Key: contract.Key{RunAt: 1, ID: 2}},
 			}}}, nil)
 		}

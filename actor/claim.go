@@ -8,7 +8,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -131,7 +130,7 @@ func (c *Core) giveUp(j *job) {
 	c.move(j, onGiveUp)
 }
 
-func (c *Core) handleClaimed(ev event.Claimed) {
+func (c *Core) handleClaimed(ev Claimed) {
 	f := c.claims.find(ev.Request.Token)
 	switch v := ev.Result.Verdict; {
 	case f == nil:
@@ -349,7 +348,7 @@ func (c *Core) load(rows []contract.Won) {
 }
 
 // handleLoaded continues as the claim would have done with the payloads.
-func (c *Core) handleLoaded(ev event.Loaded) {
+func (c *Core) handleLoaded(ev Loaded) {
 	for i := range ev.Result.Won {
 		w := &ev.Result.Won[i]
 		if j := c.loaded(w.ID); j != nil {

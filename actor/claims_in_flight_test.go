@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -23,19 +21,19 @@ type sender struct {
 }
 
 func newSender(t *testing.T) *sender {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Limits.ClaimBatch, cfg.Limits.FinishBatch, cfg.Limits.Claims = 8, 8, 3
 	s := &sender{t: t, core: New(cfg), now: 1000}
-	register := event.Registered{Session: 1}
+	register := Registered{Session: 1}
 	for i := range int32(16) {
 		register.Slots = append(register.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: i, Types: []string{"pdf"}})
 	}
 	request := one[*effect.Fetch](t, s.step(register)).Request
-	require.Empty(t, s.step(event.Fetched{Request: request}))
+	require.Empty(t, s.step(Fetched{Request: request}))
 	return s
 }
 
-func (s *sender) step(ev event.Event) []effect.Effect {
+func (s *sender) step(ev Event) []effect.Effect {
 	fx := s.core.Step(s.now, ev, nil)
 	require.NoError(s.t, s.core.Check())
 	return kept(fx)
@@ -44,7 +42,7 @@ func (s *sender) step(ev event.Event) []effect.Effect {
 // insert lets the core read n further rows and returns the claims that it sends.
 func (s *sender) insert(n int) (sent []*contract.ClaimRequest) {
 	s.now += 100
-	fetch := one[*effect.Fetch](s.t, s.step(event.Notified{})).Request
+	fetch := one[*effect.Fetch](s.t, s.step(Notified{})).Request
 	result := contract.FetchResult{DBNow: int64(s.now) * 1000}
 	for i, lane := range fetch.Lanes {
 		for ; lane.Priority == 0 && n > 0; n-- {
@@ -52,7 +50,7 @@ func (s *sender) insert(n int) (sent []*contract.ClaimRequest) {
 			result.Candidates = append(result.Candidates, contract.Candidate{Lane: i, Key: contract.Key{ID: s.last}})
 		}
 	}
-	return claimsOf(s.step(event.Fetched{Request: fetch, Result: result}))
+	return claimsOf(s.step(Fetched{Request: fetch, Result: result}))
 }
 
 func claimsOf(fx []effect.Effect) (sent []*contract.ClaimRequest) {
@@ -68,14 +66,14 @@ func (s *sender) won(r *contract.ClaimRequest) []effect.Effect {
 	for _, id := range r.IDs {
 		result.Won = append(result.Won, s.core.wonAsPlaced(id))
 	}
-	return s.step(event.Claimed{Request: r, Result: result})
+	return s.step(Claimed{Request: r, Result: result})
 }
 
 // end reports that jobs ended, and returns the finishes that the core sends.
 func (s *sender) end(ids ...dispatcherd.JobID) (sent []*contract.FinishRequest) {
-	ev := event.Released{Session: 1}
+	ev := Released{Session: 1}
 	for _, id := range ids {
-		ev.Results = append(ev.Results, event.Result{Job: id, Attempt: 1, OK: true})
+		ev.Results = append(ev.Results, Result{Job: id, Attempt: 1, OK: true})
 	}
 	for _, e := range only[*effect.Finish](s.step(ev)) {
 		sent = append(sent, e.Request)
@@ -102,7 +100,7 @@ func TestNextClaimAfterAFullOneWaitsForNoAnswer(t *testing.T) {
 	require.Len(t, s.insert(20)[0].IDs, 8)
 	require.Equal(t, s.now+1, s.core.NextWake())
 	s.now++
-	next := claimsOf(s.step(event.Tick{}))
+	next := claimsOf(s.step(Tick{}))
 	require.Len(t, next, 1)
 	require.Equal(t, []dispatcherd.JobID{9, 10, 11, 12, 13, 14, 15, 16}, next[0].IDs)
 	require.Greater(t, s.core.NextWake(), s.now+1, "no slot is free")
@@ -112,8 +110,8 @@ func TestNextClaimAfterAFullOneWaitsForNoAnswer(t *testing.T) {
 func TestClaimWithoutAnAnswerDoesNotAffectOtherClaims(t *testing.T) {
 	s := newSender(t)
 	lost, other, refused := s.insert(1)[0], s.insert(4)[0], s.insert(4)[0]
-	s.step(event.Claimed{Request: lost, Result: contract.ClaimResult{Verdict: contract.Unknown}})
-	fx := s.step(event.Claimed{Request: refused, Result: contract.ClaimResult{Verdict: contract.Refused}})
+	s.step(Claimed{Request: lost, Result: contract.ClaimResult{Verdict: contract.Unknown}})
+	fx := s.step(Claimed{Request: refused, Result: contract.ClaimResult{Verdict: contract.Refused}})
 	require.Empty(t, fx, "the circuit breaker is open")
 	fx = s.won(other)
 	require.Len(t, only[*effect.Send](fx), 4)
@@ -135,7 +133,7 @@ func TestOldEpochDoesNotOpenTheCircuitBreaker(t *testing.T) {
 	s := newSender(t)
 	r := s.insert(2)[0]
 	ids := slices.Clone(r.IDs)
-	fx := s.step(event.Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}})
+	fx := s.step(Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Refused, OldEpoch: true}})
 	again := claimsOf(fx)
 	require.Len(t, again, 1)
 	require.Equal(t, ids, again[0].IDs)
@@ -152,16 +150,16 @@ func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
 	finishes = append(finishes, s.end(5, 6, 7, 8)...)
 	require.Len(t, finishes, 2)
 	require.Len(t, finishes[1].Items, 7)
-	s.step(event.Drained{})
+	s.step(Drained{})
 	for _, r := range finishes {
-		s.step(event.Finished{Request: r})
+		s.step(Finished{Request: r})
 		require.False(t, s.core.Idle(), "a claim is in flight")
 	}
 	released := one[*effect.Finish](t, s.won(second)).Request
 	require.Len(t, released.Items, 4)
 	require.Equal(t, contract.Released, released.Items[0].Outcome)
 	require.False(t, s.core.Idle())
-	s.step(event.Finished{Request: released})
+	s.step(Finished{Request: released})
 	require.True(t, s.core.Idle())
 }
 

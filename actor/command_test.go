@@ -13,7 +13,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -99,10 +98,10 @@ func init() {
 		"register": (*world).cmdRegister,
 		"offer":    (*world).cmdOffer,
 		"withdraw": (*world).cmdWithdraw,
-		"kill":     func(w *world, ws words, _ []string) { w.step(event.Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
+		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
 		"insert":   (*world).cmdInsert,
 		"notify":   (*world).cmdNotify,
-		"run":      func(w *world, _ words, _ []string) { w.step(event.Tick{}) },
+		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}) },
 		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
 		"clock":    (*world).cmdClock,
 		"hold":     func(w *world, ws words, _ []string) { w.at.onHold[effectName(ws.bare[0])] = true },
@@ -130,22 +129,22 @@ func init() {
 			}
 		},
 		"done": func(w *world, ws words, _ []string) {
-			w.result(ws, event.Result{OK: true, Value: []byte(ws.args["result"])})
+			w.result(ws, Result{OK: true, Value: []byte(ws.args["result"])})
 		},
 		"fail":    (*world).cmdFail,
 		"request": (*world).cmdRequest,
 		"spawn":   (*world).cmdSpawn,
-		"abandon": func(w *world, ws words, _ []string) { w.step(event.Abandoned{Job: w.jobs[ws.bare[0]]}) },
+		"abandon": func(w *world, ws words, _ []string) { w.step(Abandoned{Job: w.jobs[ws.bare[0]]}) },
 		"cancel": func(w *world, ws words, _ []string) {
-			w.step(event.CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
+			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
 		},
-		"return":   func(w *world, ws words, _ []string) { w.result(ws, event.Result{Returned: true}) },
-		"disown":   func(w *world, _ words, _ []string) { w.step(event.Disowned{}) },
-		"own":      func(w *world, _ words, _ []string) { w.step(event.Owned{}); w.answerAll() },
-		"drain":    func(w *world, _ words, _ []string) { w.step(event.Drained{}) },
-		"handover": func(w *world, _ words, _ []string) { w.step(event.HandedOver{}) },
+		"return":   func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
+		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
+		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
+		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"handover": func(w *world, _ words, _ []string) { w.step(HandedOver{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
-			w.step(event.Interrupted{})
+			w.step(Interrupted{})
 		},
 		"listening": (*world).cmdListening,
 		"postgres":  func(w *world, ws words, _ []string) { w.down = ws.bare[0] == "down" },
@@ -208,7 +207,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	if late := ws.args["late"] != ""; !late && (!ok || d.workers[id] == "" || d.core.sessions[id] == nil) {
 		id = d.newSession(worker)
 	}
-	ev := event.Registered{
+	ev := Registered{
 		Session:      id,
 		Worker:       worker,
 		User:         ws.args["user"],
@@ -240,14 +239,14 @@ func (w *world) cmdOffer(ws words, _ []string) {
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
 	from := was.fingerprint(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := event.Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
+	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
 	for _, name := range ws.bare {
 		r := w.table.Row(w.jobs[name])
 		attempt := 1
 		if r != nil {
 			attempt = int(r.Attempt)
 		}
-		ev.Offers = append(ev.Offers, event.ResumeOffer{
+		ev.Offers = append(ev.Offers, ResumeOffer{
 			Job:     w.jobs[name],
 			Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)),
 			From:    from,
@@ -261,7 +260,7 @@ func (w *world) cmdOffer(ws words, _ []string) {
 }
 
 func (w *world) cmdWithdraw(ws words, _ []string) {
-	ev := event.Withdrew{Session: w.at.sessions[ws.bare[0]]}
+	ev := Withdrew{Session: w.at.sessions[ws.bare[0]]}
 	for _, n := range ws.bare[1:] {
 		ev.Numbers = append(ev.Numbers, int32(must(strconv.Atoi(n))))
 	}
@@ -271,7 +270,7 @@ func (w *world) cmdWithdraw(ws words, _ []string) {
 // cmdInsert commits rows. With "insert alone" the transaction inserts only one
 // row, so its notification names the row.
 func (w *world) cmdInsert(how words, body []string) {
-	var ev event.Event = event.Notified{}
+	var ev Event = Notified{}
 	for _, line := range body {
 		ws := parse(line)
 		for i := range ws.int("count", 1) {
@@ -294,11 +293,11 @@ func (w *world) cmdInsert(how words, body []string) {
 			switch r := w.table.Row(w.nextRow); {
 			case len(how.bare) == 0:
 			case how.bare[0] == "alone":
-				ev = event.Announced{
+				ev = Announced{
 					Row: contract.RowNotification{Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key()},
 				}
 			case how.bare[0] == "admitted":
-				ev = event.Admitted{Rows: []contract.RowNotification{{Type: r.Type, Priority: r.Priority, Key: r.Key()}}}
+				ev = Admitted{Rows: []contract.RowNotification{{Type: r.Type, Priority: r.Priority, Key: r.Key()}}}
 			}
 		}
 	}
@@ -337,14 +336,14 @@ func (w *world) cmdClock(ws words, _ []string) {
 
 func (w *world) cmdNotify(ws words, _ []string) {
 	for range ws.int("count", 1) {
-		w.step(event.Notified{})
+		w.step(Notified{})
 	}
 }
 
 func (w *world) cmdListening(ws words, _ []string) {
 	on := ws.bare[0] == "on"
 	w.at.notListening = !on
-	w.step(event.Listening{On: on})
+	w.step(Listening{On: on})
 }
 
 // cmdAnswer answers the oldest held statement of a name.
@@ -399,7 +398,7 @@ func (w *world) cmdSteal(ws words, _ []string) {
 // share pdf smaller-ids=1 own=1 larger-ids=2.
 func (w *world) cmdShare(ws words, _ []string) {
 	smaller, larger := ws.int("smaller-ids", 0), ws.int("larger-ids", 0)
-	w.step(event.ClusterCapacity{
+	w.step(ClusterCapacity{
 		Capacity: map[string]int{ws.bare[0]: smaller + larger},
 		Shares: map[string]contract.Share{
 			ws.bare[0]: contract.ShareOf(ws.int("own", 1), contract.Others{SmallerIDs: smaller, LargerIDs: larger, Least: 1}),
@@ -407,7 +406,7 @@ func (w *world) cmdShare(ws words, _ []string) {
 	})
 }
 
-func (w *world) result(ws words, r event.Result) {
+func (w *world) result(ws words, r Result) {
 	r.Job = w.jobs[ws.bare[0]]
 	j := w.at.core.jobs[r.Job]
 	session := w.at.sessions[ws.args["worker"]]
@@ -419,11 +418,11 @@ func (w *world) result(ws words, r event.Result) {
 		attempt = int(j.attempt)
 	}
 	r.Attempt = dispatcherd.Attempt(ws.int("attempt", attempt))
-	w.step(event.Released{Session: session, Results: []event.Result{r}})
+	w.step(Released{Session: session, Results: []Result{r}})
 }
 
 func (w *world) cmdFail(ws words, _ []string) {
-	w.result(ws, event.Result{
+	w.result(ws, Result{
 		Error: cmp.Or(ws.args["error"], "boom"), Permanent: ws.args["permanent"] != "", RetryAfter: ws.duration("after"),
 	})
 }
@@ -432,7 +431,7 @@ func (w *world) cmdRequest(ws words, _ []string) {
 	w.nextRequest--
 	id, name := w.nextRequest, ws.bare[0]
 	w.jobs[name], w.names[id] = id, name
-	w.step(event.Requested{
+	w.step(Requested{
 		Job:          id,
 		Type:         ws.args["type"],
 		User:         ws.args["user"],
@@ -454,7 +453,7 @@ func (w *world) cmdSpawn(ws words, _ []string) {
 	}
 	first := ws.int("request", 1)
 	for n := first; n < first+ws.int("count", 1); n++ {
-		w.step(event.SpawnRequested{Request: &contract.SpawnRequest{
+		w.step(SpawnRequested{Request: &contract.SpawnRequest{
 			Session: session,
 			Parent:  w.jobs[ws.bare[0]],
 			Attempt: dispatcherd.Attempt(ws.int("attempt", attempt)),

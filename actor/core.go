@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/heap"
@@ -19,7 +17,7 @@ import (
 // Core makes the decisions of a dispatcher. It contains the complete state and does
 // no I/O. Only one goroutine at a time may use it.
 type Core struct {
-	cfg config.Config
+	cfg Config
 	rng *rand.Rand
 
 	now timing.Instant
@@ -103,7 +101,7 @@ type Stats struct {
 
 // New returns a Core without slots and jobs. It panics on a configuration that
 // Validate refuses.
-func New(cfg config.Config) *Core {
+func New(cfg Config) *Core {
 	if err := cfg.Validate(); err != nil {
 		panic("actor: " + err.Error())
 	}
@@ -439,7 +437,7 @@ type adoptQueue struct {
 // offered is an undecided resume offer, or an update of the session fingerprint
 // that a row records.
 type offered struct {
-	event.ResumeOffer
+	ResumeOffer
 
 	session *session             // nil if the session has ended
 	user    string               // of the session

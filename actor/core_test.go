@@ -6,13 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestNewPanicsOnInvalidConfig(t *testing.T) {
 	require.PanicsWithValue(t, "actor: limit slots is 0, must be at least 1", func() {
-		cfg := config.Default()
+		cfg := DefaultConfig()
 		cfg.Limits.Slots = 0
 		New(cfg)
 	})

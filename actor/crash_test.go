@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // Two jobs each crash their worker after one minute. They are retried after
@@ -32,12 +30,12 @@ func TestJobsThatCrashTogetherAreQuarantinedInTheEnd(t *testing.T) {
 
 // The caller was told that the request is late, so the decision log says the same.
 func TestRequestWhoseWorkerDiesAfterItsDeadlineEndsAsLate(t *testing.T) {
-	c := New(config.Default())
-	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
-	c.Step(10, event.Requested{Job: -1, Type: "pdf", Deadline: time.Second}, nil)
-	require.Equal(t, effect.AnswerLate, one[*effect.Answer](t, c.Step(1010, event.Tick{}, nil)).Kind)
+	c := New(DefaultConfig())
+	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, Requested{Job: -1, Type: "pdf", Deadline: time.Second}, nil)
+	require.Equal(t, effect.AnswerLate, one[*effect.Answer](t, c.Step(1010, Tick{}, nil)).Kind)
 	require.Empty(t, decisionsOf(c, DecisionEnded), "the worker still runs it")
-	require.Empty(t, c.Step(1020, event.Unregistered{Session: 1}, nil), "the caller has its answer")
+	require.Empty(t, c.Step(1020, Unregistered{Session: 1}, nil), "the caller has its answer")
 	ended := decisionsOf(c, DecisionEnded)
 	require.Len(t, ended, 1)
 	require.Equal(t, effect.AnswerLate, ended[0].Answer)

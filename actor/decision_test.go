@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -23,9 +21,9 @@ func decisionsOf(c *Core, kind DecisionKind) (list []Decision) {
 }
 
 func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
-	c := New(config.Default())
-	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
-	c.Step(10, event.Requested{Job: -1, Type: "pdf"}, nil)
+	c := New(DefaultConfig())
+	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, Requested{Job: -1, Type: "pdf"}, nil)
 	placed := decisionsOf(c, DecisionPlaced)
 	require.Len(t, placed, 1)
 	require.EqualValues(t, -1, placed[0].Job)
@@ -37,15 +35,15 @@ func TestPlacementNamesScoreAndRunnerUp(t *testing.T) {
 	require.EqualValues(t, 1, placed[0].Capacity)
 	require.EqualValues(t, 1, placed[0].SlotTypes)
 
-	c.Step(20, event.Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(20, Requested{Job: -2, Type: "pdf"}, nil)
 	waiting := decisionsOf(c, DecisionWaiting)
 	require.Len(t, waiting, 1)
 	require.EqualValues(t, -2, waiting[0].Job)
 	require.Equal(t, []Reason{ReasonCapacityBusy}, waiting[0].Reasons.List())
-	c.Step(30, event.Requested{Job: -3, Type: "pdf"}, nil)
+	c.Step(30, Requested{Job: -3, Type: "pdf"}, nil)
 	require.Empty(t, decisionsOf(c, DecisionWaiting), "the reason has not changed")
 
-	c.Step(1020, event.Released{Session: 1, Results: []event.Result{{Job: -1, Attempt: 1, OK: true}}}, nil)
+	c.Step(1020, Released{Session: 1, Results: []Result{{Job: -1, Attempt: 1, OK: true}}}, nil)
 	ended := decisionsOf(c, DecisionEnded)
 	require.Len(t, ended, 1)
 	require.Equal(t, effect.AnswerDone, ended[0].Answer)
@@ -70,12 +68,12 @@ func TestWaitReasonsEndWhenTheTypeStopsWaiting(t *testing.T) {
 }
 
 func TestDrainIsADecision(t *testing.T) {
-	c := New(config.Default())
-	c.Step(0, event.Drained{}, nil)
+	c := New(DefaultConfig())
+	c.Step(0, Drained{}, nil)
 	waiting := decisionsOf(c, DecisionWaiting)
 	require.Len(t, waiting, 1)
 	require.Equal(t, []Reason{ReasonDraining}, waiting[0].Reasons.List())
-	c.Step(1, event.Tick{}, nil)
+	c.Step(1, Tick{}, nil)
 	require.Empty(t, c.Decisions())
 }
 
@@ -83,7 +81,7 @@ func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
 	m := newSaturatedCore(10, 1, 1, 1)
 	m.now++
 	r := m.running[0]
-	m.core.Step(m.now, event.Released{Results: []event.Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)
+	m.core.Step(m.now, Released{Results: []Result{{Job: r.jobs[r.at].Job, Attempt: 1, Permanent: true}}}, nil)
 	ended := decisionsOf(m.core, DecisionEnded)
 	require.Len(t, ended, 1)
 	require.Equal(t, contract.FailedFinal, ended[0].Outcome)
@@ -93,15 +91,15 @@ func TestEndOfAnAttemptNamesItsOutcome(t *testing.T) {
 
 // A slot says how long its job has run, how long it may run, and why it is being stopped.
 func TestRunOfAJobIsDescribed(t *testing.T) {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	c := New(cfg)
-	c.Step(0, event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
-	c.Step(10, event.Requested{Job: -1, Type: "pdf", Deadline: 10 * time.Second}, nil)
-	c.Step(1010, event.Tick{}, nil)
+	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
+	c.Step(10, Requested{Job: -1, Type: "pdf", Deadline: 10 * time.Second}, nil)
+	c.Step(1010, Tick{}, nil)
 	var info SlotInfo
 	c.describeRun(&info, c.jobs[-1])
 	require.Equal(t, SlotInfo{Busy: time.Second, Left: 9 * time.Second}, info)
-	c.Step(1020, event.Abandoned{Job: -1}, nil)
+	c.Step(1020, Abandoned{Job: -1}, nil)
 	c.describeRun(&info, c.jobs[-1])
 	require.Equal(t, SlotInfo{Busy: 1010 * time.Millisecond, Left: cfg.CancelGrace, Stopping: "the caller hung up"}, info)
 	require.Equal(t, info.Stopping, c.Stopping(-1))
@@ -114,7 +112,7 @@ func TestRunOfAJobIsDescribed(t *testing.T) {
 
 // Before the first fetch, the age of a row follows from the clock with which it was read.
 func TestAgeBeforeTheFirstFetch(t *testing.T) {
-	c := New(config.Default())
+	c := New(DefaultConfig())
 	const due = 1_700_000_000_000_000
 	require.Equal(t, 5*time.Second, c.Explain(Inquiry{ID: 1, Type: "x", RunAt: due, Now: due + 5_000_000}).Age)
 	early := c.Explain(Inquiry{ID: 1, Type: "x", RunAt: due, Now: due - 1_000_000})

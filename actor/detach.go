@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -47,7 +46,7 @@ func (c *Core) notResumed(j *job) {
 	if j.state == stateDetachedStopping {
 		c.end(
 			j,
-			c.outcome(j, &event.Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}),
+			c.outcome(j, &Result{Error: "the job was told to stop, its worker was disconnected, and the worker did not resume the job"}),
 		)
 		return
 	}

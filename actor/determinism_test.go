@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // historyHash runs a random walk and returns a hash of the time and type of each
@@ -22,7 +21,7 @@ import (
 func historyHash(seed uint64, turns int) string {
 	h := sha256.New()
 	w := newRandomWalk(seed, nil)
-	w.watch = func(ev event.Event, fx []effect.Effect) {
+	w.watch = func(ev Event, fx []effect.Effect) {
 		fmt.Fprintf(h, "%d %T\n", w.now, ev)
 		for _, e := range fx {
 			printEffect(h, e)

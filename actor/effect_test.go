@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -81,8 +79,8 @@ func kebab(camel string) string {
 
 // twoSlotCore is a core with one slot for pdf and one for pdf and excel.
 func twoSlotCore() *Core {
-	c := New(config.Default())
-	c.Step(1000, event.Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
+	c := New(DefaultConfig())
+	c.Step(1000, Registered{Session: 7, Worker: "ann", Slots: []dispatcherd.Slot{
 		{ID: 21, Number: 3, Types: []string{"pdf"}}, {ID: 22, Number: 4, Types: []string{"excel", "pdf"}},
 	}}, nil)
 	return c
@@ -90,10 +88,10 @@ func twoSlotCore() *Core {
 
 func TestSendNamesJobSlotAndScore(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, event.Requested{Job: -2, Type: "pdf"}, nil)
-	c.Step(1000, event.Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
-	fx := c.Step(3500, event.Released{Session: 7, Results: []event.Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -3, Type: "pdf", Priority: 2, Payload: []byte(`{"n":1}`), Deadline: time.Minute}, nil)
+	fx := c.Step(3500, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true, Value: []byte("42")}}}, nil)
 	send := one[*effect.Send](t, fx)
 	require.Equal(t, dispatcherd.SessionID(7), send.Session)
 	require.Equal(t, dispatcherd.SlotID(22), send.Slot)
@@ -124,7 +122,7 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
 	require.NotZero(t, claim.Token)
-	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{
 			ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Failures: 2, Timeout: 30 * time.Second,
 			Delivery: contract.Delivery{Payload: []byte(`"x"`)},
@@ -137,7 +135,7 @@ func TestSendOfARowContainsTimeoutAndPayload(t *testing.T) {
 	require.Equal(t, `"x"`, string(send.Payload))
 	require.Equal(t, 2*time.Second, send.Age)
 	require.Equal(t, w.now+30_000, w.at.core.firstAlarm())
-	fx = w.at.core.Step(w.now, event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
+	fx = w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 3, Error: "no"}}}, nil)
 	retry := one[*effect.Finish](t, fx).Request.Items[0]
 	require.Equal(t, contract.Retry, retry.Outcome)
 	require.GreaterOrEqual(t, retry.Delay, 2*time.Second, "the third repetition waits 2 to 4 seconds")
@@ -151,7 +149,7 @@ func TestRowWithAnUnfitPayloadFails(t *testing.T) {
 	w.command("insert", []string{"letter type=pdf tries=4"})
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
-	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Type: "pdf", Attempt: 3, MaxAttempts: 4, Unfit: "too deep"},
 	}}}, nil)
 	require.Equal(t, []contract.Finish{{ID: 1, Attempt: 3, Outcome: contract.FailedFinal, Error: "too deep"}},
@@ -171,7 +169,7 @@ func TestDurableRequestDoesNotStartAfterItsDeadline(t *testing.T) {
 		w.command("insert", []string{"letter type=pdf"})
 		w.command("run", nil)
 		claim := w.at.pending[0].(*effect.Claim).Request
-		fx := w.at.core.Step(w.now.After(100*time.Millisecond), event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+		fx := w.at.core.Step(w.now.After(100*time.Millisecond), Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 			{ID: 1, Type: "pdf", Attempt: 1, MaxAttempts: 4, Left: left},
 		}}}, nil)
 		if !late {
@@ -193,12 +191,12 @@ func TestWonRowThatWasNotRequestedIsReleased(t *testing.T) {
 	w.command("insert", []string{"letter type=pdf"})
 	w.command("run", nil)
 	claim := w.at.pending[0].(*effect.Claim).Request
-	fx := w.at.core.Step(w.now, event.Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
+	fx := w.at.core.Step(w.now, Claimed{Request: claim, Result: contract.ClaimResult{Won: []contract.Won{
 		{ID: 1, Type: "pdf", Attempt: 1, MaxAttempts: 1}, {ID: 99, Attempt: 6, MaxAttempts: 1},
 	}}}, nil)
 	one[*effect.Send](t, fx)
 	require.Equal(t, []contract.Finish{{ID: 99, Attempt: 6, Outcome: contract.Released}}, one[*effect.Finish](t, fx).Request.Items)
-	require.Empty(t, w.at.core.Step(w.now, event.Claimed{Request: claim}, nil), "a second answer to the same request")
+	require.Empty(t, w.at.core.Step(w.now, Claimed{Request: claim}, nil), "a second answer to the same request")
 	require.Len(t, w.at.core.claims.spare, 1, "the memory of a request is reused only once")
 }
 
@@ -237,48 +235,48 @@ func TestOnlyFinishWithLostAnswerIsARepetition(t *testing.T) {
 
 func TestReportsOfCurrentAttemptsAreForwarded(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, event.Registered{Session: 8, Worker: "bob"}, nil)
-	say := func(s dispatcherd.SessionID, r event.Report) effect.Effect {
-		fx := c.Step(1000, event.Reported{Session: s, Reports: []event.Report{r}}, nil)
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Registered{Session: 8, Worker: "bob"}, nil)
+	say := func(s dispatcherd.SessionID, r contract.Report) effect.Effect {
+		fx := c.Step(1000, Reported{Session: s, Reports: []contract.Report{r}}, nil)
 		require.Len(t, fx, 1)
 		return fx[0]
 	}
-	for _, r := range []event.Report{
+	for _, r := range []contract.Report{
 		{Job: -1, Attempt: 1, JSON: []byte("0.5")}, {Job: -1, Attempt: 1, Partial: true, JSON: []byte(`"line"`)},
 	} {
 		require.Equal(t, &effect.Report{Report: r, Mode: dispatcherd.OnDemand}, say(7, r))
 	}
 	require.Empty(t,
-		c.Step(1000, event.Reported{Session: 7, Reports: []event.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil),
+		c.Step(1000, Reported{Session: 7, Reports: []contract.Report{{Job: -1, Attempt: 1, Log: "info: x\n"}}}, nil),
 		"the log of a request is not kept")
-	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2, Log: "info: x\n"}))
-	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, event.Report{Job: -1, Attempt: 1}))
-	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, event.Report{Job: -1, Attempt: 2}))
-	require.Equal(t, &effect.Stale{Session: 7, Job: -5, Attempt: 1}, say(7, event.Report{Job: -5, Attempt: 1}))
+	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, contract.Report{Job: -1, Attempt: 2, Log: "info: x\n"}))
+	require.Equal(t, &effect.NotHeld{Session: 8, Job: -1, Attempt: 1}, say(8, contract.Report{Job: -1, Attempt: 1}))
+	require.Equal(t, &effect.Stale{Session: 7, Job: -1, Attempt: 2}, say(7, contract.Report{Job: -1, Attempt: 2}))
+	require.Equal(t, &effect.Stale{Session: 7, Job: -5, Attempt: 1}, say(7, contract.Report{Job: -5, Attempt: 1}))
 }
 
 func TestExpiredCapacityWaitIsAnsweredUnsupported(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.Requested{Job: -1, Type: "ocr", Wait: true, CapacityWait: time.Second}, nil)
-	c.Step(1000, event.Requested{Job: -2, Type: "pdf", Wait: true, CapacityWait: time.Second}, nil)
-	require.Empty(t, c.Step(1999, event.Tick{}, nil))
-	answer := one[*effect.Answer](t, c.Step(2000, event.Tick{}, nil))
+	c.Step(1000, Requested{Job: -1, Type: "ocr", Wait: true, CapacityWait: time.Second}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf", Wait: true, CapacityWait: time.Second}, nil)
+	require.Empty(t, c.Step(1999, Tick{}, nil))
+	answer := one[*effect.Answer](t, c.Step(2000, Tick{}, nil))
 	require.Equal(t, dispatcherd.JobID(-1), answer.Job, "the other one runs")
 	require.Equal(t, effect.AnswerUnsupported, answer.Kind)
 	require.Equal(t, `no slot supports type "ocr", and none came in time`, answer.Reason)
 	require.Equal(t, uint64(1), c.Stats().Unsupported)
 	require.Zero(t, c.Stats().Answered, "each request counts once")
 	require.False(t, c.Idle())
-	c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
+	c.Step(1000, Released{Session: 7, Results: []Result{{Job: -2, Attempt: 1, OK: true}}}, nil)
 	require.True(t, c.Idle())
 }
 
 func TestJobReportedTwiceInOneEventIsReleasedOnce(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
-	r := event.Result{Job: -1, Attempt: 1, OK: true}
-	fx := c.Step(1000, event.Released{Session: 7, Results: []event.Result{r, r}}, nil)
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	r := Result{Job: -1, Attempt: 1, OK: true}
+	fx := c.Step(1000, Released{Session: 7, Results: []Result{r, r}}, nil)
 	one[*effect.Answer](t, fx)
 	one[*effect.Stale](t, fx)
 	require.NoError(t, c.Check())
@@ -287,26 +285,26 @@ func TestJobReportedTwiceInOneEventIsReleasedOnce(t *testing.T) {
 
 func TestRequestThatIsReturnedTooOftenFails(t *testing.T) {
 	c := twoSlotCore()
-	fx := c.Step(1000, event.Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
-	for range config.Default().Limits.Crashes {
+	fx := c.Step(1000, Requested{Job: -1, Type: "pdf", Deadline: time.Minute}, nil)
+	for range DefaultConfig().Limits.Crashes {
 		send := one[*effect.Send](t, fx)
-		fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+		fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
 		require.Equal(t, timing.Instant(61_000), c.firstAlarm(), "its deadline stays")
 	}
 	send := one[*effect.Send](t, fx)
-	fx = c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
+	fx = c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: send.Attempt, Returned: true}}}, nil)
 	require.Equal(t, effect.AnswerFailed, one[*effect.Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
 
 func TestDrainingCoreAnswersReturnedRequests(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil)
-	c.Step(1000, event.Requested{Job: -2, Type: "pdf"}, nil)
-	c.Step(1000, event.Drained{}, nil)
-	fx := c.Step(1000, event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
+	c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil)
+	c.Step(1000, Requested{Job: -2, Type: "pdf"}, nil)
+	c.Step(1000, Drained{}, nil)
+	fx := c.Step(1000, Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}}, nil)
 	require.Equal(t, effect.AnswerStopping, one[*effect.Answer](t, fx).Kind)
-	fx = c.Step(1000, event.Unregistered{Session: 7}, nil)
+	fx = c.Step(1000, Unregistered{Session: 7}, nil)
 	require.Equal(t, effect.AnswerStopping, one[*effect.Answer](t, fx).Kind)
 	require.True(t, c.Idle())
 }
@@ -314,14 +312,14 @@ func TestDrainingCoreAnswersReturnedRequests(t *testing.T) {
 // The capacity in the rarity term includes the slots of other dispatchers.
 func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 	c := twoSlotCore()
-	c.Step(1000, event.ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
-	send := one[*effect.Send](t, c.Step(1000, event.Requested{Job: -1, Type: "pdf"}, nil))
+	c.Step(1000, ClusterCapacity{Capacity: map[string]int{"pdf": 3, "ocr": 9}}, nil)
+	send := one[*effect.Send](t, c.Step(1000, Requested{Job: -1, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(100_000), send.Terms.Rarity, "500 over 2 local slots and 3 others")
-	c.Step(1000, event.Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
-	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -2, Type: "ocr"}, nil))
+	c.Step(1000, Registered{Session: 9, Worker: "eve", Slots: []dispatcherd.Slot{{ID: 30, Types: []string{"ocr"}}}}, nil)
+	send = one[*effect.Send](t, c.Step(1000, Requested{Job: -2, Type: "ocr"}, nil))
 	require.Equal(t, scoring.Milli(50_000), send.Terms.Rarity, "a type that was not known here when the others were counted")
-	c.Step(1000, event.ClusterCapacity{}, nil)
-	send = one[*effect.Send](t, c.Step(1000, event.Requested{Job: -3, Type: "pdf"}, nil))
+	c.Step(1000, ClusterCapacity{}, nil)
+	send = one[*effect.Send](t, c.Step(1000, Requested{Job: -3, Type: "pdf"}, nil))
 	require.Equal(t, scoring.Milli(250_000), send.Terms.Rarity)
 }
 
@@ -330,20 +328,20 @@ func TestSlotsOfOtherDispatchersReduceRarity(t *testing.T) {
 // the next step.
 func TestEventsOfOneStepAreDecidedTogether(t *testing.T) {
 	c := twoSlotCore()
-	both := []event.Event{
-		event.Requested{Job: -1, Type: "excel", Priority: 1},
-		event.Requested{Job: -2, Type: "excel", Priority: 9},
+	both := []Event{
+		Requested{Job: -1, Type: "excel", Priority: 1},
+		Requested{Job: -2, Type: "excel", Priority: 9},
 	}
-	require.Empty(t, c.Step(1000, event.Together{Events: both, Hold: true}, nil))
-	require.Equal(t, dispatcherd.JobID(-2), one[*effect.Send](t, c.Step(1000, event.Tick{}, nil)).Job)
+	require.Empty(t, c.Step(1000, Together{Events: both, Hold: true}, nil))
+	require.Equal(t, dispatcherd.JobID(-2), one[*effect.Send](t, c.Step(1000, Tick{}, nil)).Job)
 }
 
 func TestListsAndGaugesShowTheState(t *testing.T) {
 	c := smallCore(t)
-	c.Step(5001, event.Tick{}, nil) // all deadlines have passed
-	c.Step(5001, event.Requested{Job: -4, Type: "excel"}, nil)
-	c.Step(5001, event.Requested{Job: -5, Type: "excel"}, nil)
-	c.Step(7001, event.Withdrew{Session: 1, Numbers: []int32{2}}, nil)
+	c.Step(5001, Tick{}, nil) // all deadlines have passed
+	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
+	c.Step(5001, Requested{Job: -5, Type: "excel"}, nil)
+	c.Step(7001, Withdrew{Session: 1, Numbers: []int32{2}}, nil)
 	require.Equal(t, []SlotInfo{
 		{
 			ID:       1,

@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -35,7 +33,7 @@ type randomState struct {
 var stateTypes = []string{"a", "b", "c", "d"}
 
 func newRandomState(t *testing.T, seed uint64) *randomState {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 1}
 	if rng := rand.New(rand.NewPCG(seed, 3)); rng.IntN(3) == 0 {
 		cfg.Limits.Claims, cfg.Limits.ClaimBatch = 1, 1+rng.IntN(4) // the next claim is full or nearly full
@@ -52,7 +50,7 @@ func newRandomState(t *testing.T, seed uint64) *randomState {
 
 // slots registers one to six slots with random types.
 func (p *randomState) slots() {
-	ev := event.Registered{Session: 1, Worker: "w"}
+	ev := Registered{Session: 1, Worker: "w"}
 	for n := range 1 + p.rng.IntN(6) {
 		types := slices.Clone(stateTypes)
 		p.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -68,7 +66,7 @@ func (p *randomState) share() {
 	if p.rng.IntN(2) == 0 {
 		return
 	}
-	ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, name := range stateTypes {
 		if before, behind := p.rng.IntN(3), p.rng.IntN(3); before+behind > 0 {
 			ev.Capacity[name], ev.Shares[name] = before+behind, contract.ShareOf(1, contract.Others{SmallerIDs: before, LargerIDs: behind, Least: 1})
@@ -92,7 +90,7 @@ func (p *randomState) reserve() {
 			p.jobs = append(p.jobs, q)
 		}
 		p.core.backlog.PollNow()
-		p.answer(p.step(event.Notified{}), true)
+		p.answer(p.step(Notified{}), true)
 	}
 }
 
@@ -134,11 +132,11 @@ func (p *randomState) waiting() {
 	}
 	for n := range p.rng.IntN(6) {
 		q := Inquiry{ID: dispatcherd.JobID(-n - 1), Type: stateTypes[p.rng.IntN(len(stateTypes))], Priority: dispatcherd.Priority(p.rng.IntN(11))}
-		p.hold(event.Requested{Job: q.ID, Type: q.Type, Priority: q.Priority, Wait: true})
+		p.hold(Requested{Job: q.ID, Type: q.Type, Priority: q.Priority, Wait: true})
 		p.jobs = append(p.jobs, q)
 		p.pass(int64(p.rng.IntN(2) * p.rng.IntN(200_000)))
 	}
-	p.hold(event.Notified{})
+	p.hold(Notified{})
 	p.core.backlog.PollNow()
 	p.stepAll(false)
 }
@@ -146,24 +144,24 @@ func (p *randomState) waiting() {
 // occupy withdraws a slot.
 func (p *randomState) occupy() {
 	if p.rng.IntN(3) == 0 {
-		p.hold(event.Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
+		p.hold(Withdrew{Session: 1, Numbers: []int32{int32(p.rng.IntN(6))}})
 	}
 }
 
 func (p *randomState) pass(ms int64) {
 	p.now += timing.Instant(ms)
 	p.table.now += ms * 1000
-	p.hold(event.Tick{})
+	p.hold(Tick{})
 }
 
-func (p *randomState) step(ev event.Event) []effect.Effect { return kept(p.core.Step(p.now, ev, nil)) }
+func (p *randomState) step(ev Event) []effect.Effect { return kept(p.core.Step(p.now, ev, nil)) }
 
 // hold applies an event without making a decision.
-func (p *randomState) hold(ev event.Event) {
-	p.answer(p.step(event.Together{Events: []event.Event{ev}, Hold: true}), false)
+func (p *randomState) hold(ev Event) {
+	p.answer(p.step(Together{Events: []Event{ev}, Hold: true}), false)
 }
 
-func (p *randomState) stepAll(decide bool) { p.answer(p.step(event.Together{Hold: !decide}), decide) }
+func (p *randomState) stepAll(decide bool) { p.answer(p.step(Together{Hold: !decide}), decide) }
 
 // answer executes fetches until the core sends no further one. Claims stay in
 // flight.
@@ -175,9 +173,9 @@ func (p *randomState) answer(fx []effect.Effect, decide bool) {
 		case *effect.Fetch:
 			fx = append(
 				fx,
-				p.step(event.Together{Events: []event.Event{event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
+				p.step(Together{Events: []Event{Fetched{Request: e.Request, Result: p.table.fetch(e.Request)}}, Hold: !decide})...)
 		case *effect.SetGate:
-			fx = append(fx, p.step(event.Together{Events: []event.Event{event.GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
+			fx = append(fx, p.step(Together{Events: []Event{GateSet{Subscribed: e.Subscribed}}, Hold: !decide})...)
 		}
 	}
 }
@@ -239,7 +237,7 @@ func (p *randomState) check(sum *tally) {
 		if p.seed%16 < 4 {
 			p.core.cfg.Limits.StepWork = 1
 			require.Equal(p.t, x, p.core.Explain(q), "seed %d: the same explanation in the smallest portions", p.seed)
-			p.core.cfg.Limits.StepWork = config.Default().Limits.StepWork
+			p.core.cfg.Limits.StepWork = DefaultConfig().Limits.StepWork
 		}
 		said[q.ID] = x
 		if rank, waits := ranks[q.ID]; waits {
@@ -307,7 +305,7 @@ func (p *randomState) staysFull() bool {
 // sendsFullClaim lets the core decide, and reports whether it has sent a full
 // claim.
 func (p *randomState) sendsFullClaim() bool {
-	return slices.ContainsFunc(p.step(event.Tick{}), func(e effect.Effect) bool {
+	return slices.ContainsFunc(p.step(Tick{}), func(e effect.Effect) bool {
 		claim, ok := e.(*effect.Claim)
 		return ok && len(claim.Request.IDs) == p.core.cfg.Limits.ClaimBatch
 	})
@@ -373,17 +371,17 @@ func TestExplanationAgreesWithTheDecision(t *testing.T) {
 
 // explained is a core with one busy slot for pdf and two waiting rows.
 func explained(t *testing.T) *randomState {
-	p := &randomState{t: t, core: New(config.Default()), table: newTable(), now: 1_000}
+	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
-	p.answer(p.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Number: 0, Types: []string{"pdf"}}}}), true)
-	p.step(event.Requested{Job: -1, Type: "pdf"})
+	p.answer(p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 1, Number: 0, Types: []string{"pdf"}}}}), true)
+	p.step(Requested{Job: -1, Type: "pdf"})
 	for n, priority := range []dispatcherd.Priority{0, 5} {
 		q := Inquiry{ID: dispatcherd.JobID(n + 1), Type: "pdf", Priority: priority, RunAt: p.table.now}
 		p.table.insert(claimfake.Row{ID: q.ID, Type: q.Type, Priority: q.Priority, RunAt: q.RunAt, MaxAttempts: 5})
 		p.jobs = append(p.jobs, q)
 	}
 	p.core.backlog.PollNow()
-	p.answer(p.step(event.Notified{}), true)
+	p.answer(p.step(Notified{}), true)
 	return p
 }
 
@@ -406,7 +404,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.True(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).AtLeast,
 		"no slot supports it, so its rivals are not read")
 	require.Zero(t, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots)
-	p.step(event.ClusterCapacity{Capacity: map[string]int{"excel": 3}})
+	p.step(ClusterCapacity{Capacity: map[string]int{"excel": 3}})
 	require.Equal(t, 3, p.core.Explain(Inquiry{ID: 9, Type: "excel", RunAt: p.table.now}).OtherSlots, "another dispatcher supports it")
 	late := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now + 5_000_000}
 	require.Equal(t, []Reason{ReasonScheduled, ReasonCapacityBusy, ReasonOutranked}, p.core.Explain(late).Reasons)
@@ -417,7 +415,7 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Contains(t, p.core.Explain(passed).Reasons, ReasonClaimRaceLost)
 	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
 	require.Contains(t, p.core.Explain(behind).Reasons, ReasonUnread)
-	p.step(event.Drained{})
+	p.step(Drained{})
 	require.Equal(t, ReasonDraining, p.core.Explain(p.jobs[0]).Reasons[0])
 }
 
@@ -427,8 +425,8 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 	p := explained(t)
 	p.table.insert(claimfake.Row{ID: 3, Type: "pdf", RunAt: p.table.now, MaxAttempts: 5})
 	p.core.backlog.PollNow()
-	p.answer(p.step(event.Notified{}), true) // the answer is full: the table may contain more
-	p.step(event.Unregistered{Session: 1})
+	p.answer(p.step(Notified{}), true) // the answer is full: the table may contain more
+	p.step(Unregistered{Session: 1})
 	passed := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now - 1}
 	require.Equal(t, []Reason{ReasonNoCapacity, ReasonOutranked}, p.core.Explain(passed).Reasons)
 	behind := Inquiry{ID: 9, Type: "pdf", RunAt: p.table.now}
@@ -438,11 +436,11 @@ func TestRowOfATypeWithoutSlotsIsNotReportedAsPassed(t *testing.T) {
 // One row is being claimed and one fills the next claim. The third row waits
 // although a slot is free. A request with a lower rank waits as well.
 func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Limits.Claims, cfg.Limits.ClaimBatch = 1, 1
 	p := &randomState{t: t, core: New(cfg), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
-	ev := event.Registered{Session: 1, Worker: "w"}
+	ev := Registered{Session: 1, Worker: "w"}
 	for n := range 4 {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: []string{"pdf"}})
 		if id := dispatcherd.JobID(n + 1); n < 3 {
@@ -450,13 +448,13 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 		}
 	}
 	p.answer(p.step(ev), true)
-	p.step(event.Tick{})
+	p.step(Tick{})
 	row := Inquiry{ID: 3, Type: "pdf", Priority: 10, RunAt: p.table.now}
 	require.Equal(t, []Reason{ReasonClaimsFull}, p.core.Explain(row).Reasons)
-	p.step(event.Requested{Job: -1, Type: "pdf"})
+	p.step(Requested{Job: -1, Type: "pdf"})
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 	require.Equal(t, 2, p.core.Explain(row).Free, "a slot is free")
-	p.step(event.Requested{Job: -2, Type: "pdf", Priority: 10})
+	p.step(Requested{Job: -2, Type: "pdf", Priority: 10})
 	require.Equal(t, []Reason{ReasonRunning}, p.core.Explain(Inquiry{ID: -2}).Reasons, "it ranks before the row")
 	require.Equal(t, []Reason{ReasonClaimsFull, ReasonOutranked}, p.core.Explain(Inquiry{ID: -1}).Reasons)
 }
@@ -464,7 +462,7 @@ func TestFullClaimDelaysJobsOfLowerRank(t *testing.T) {
 // The cache of the lane with the better jobs is empty, and its next fetch is in
 // flight.
 func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
-	p := &randomState{t: t, core: New(config.Default()), table: newTable(), now: 1_000}
+	p := &randomState{t: t, core: New(DefaultConfig()), table: newTable(), now: 1_000}
 	p.table.now = 1_700_000_000_000_000
 	for id := range dispatcherd.JobID(6) {
 		p.table.insert(claimfake.Row{ID: id + 1, Type: "pdf", Priority: 10, RunAt: p.table.now, MaxAttempts: 5})
@@ -473,12 +471,12 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	slot := func(id dispatcherd.SlotID) dispatcherd.Slot {
 		return dispatcherd.Slot{ID: id, Number: int32(id), Types: []string{"csv", "pdf"}}
 	}
-	for _, e := range p.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
+	for _, e := range p.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{slot(1)}}) {
 		if e, ok := e.(*effect.Fetch); ok { // two rows; the next fetch stays in flight
-			p.step(event.Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
+			p.step(Fetched{Request: e.Request, Result: p.table.fetch(e.Request)})
 		}
 	}
-	p.step(event.Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
+	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{slot(2), slot(3), slot(4)}})
 	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
 	require.Positive(t, x.Free)
 	require.Zero(t, x.Competing, "no known job ranks before")
@@ -489,7 +487,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 func TestRankOfARequest(t *testing.T) {
 	p := explained(t)
 	for n := range 3 {
-		p.step(event.Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
+		p.step(Requested{Job: dispatcherd.JobID(-2 - n), Type: "pdf", Priority: dispatcherd.Priority(n)})
 	}
 	// Scores: 6,144; 5,120 for row 2, which is the older one; 5,120; 4,096.
 	for id, want := range map[dispatcherd.JobID]int{-4: 1, -3: 3, -2: 4} {
@@ -505,7 +503,7 @@ func TestRankOfARequest(t *testing.T) {
 // A slot is free, but a job that is not due would not be assigned to it now.
 func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	p := explained(t)
-	p.step(event.Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
+	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
 	for failures, reason := range []Reason{ReasonScheduled, ReasonBackoff} {
 		x := p.core.Explain(Inquiry{ID: 77, Type: "csv", RunAt: p.table.now + 60_000_000, Failures: int32(failures)})
 		require.Contains(t, x.Reasons, reason)
@@ -514,7 +512,7 @@ func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 	}
 	due := Inquiry{ID: 78, Type: "csv", RunAt: p.table.now}
 	require.EqualValues(t, 9, p.core.Explain(due).Slot)
-	p.step(event.Drained{})
+	p.step(Drained{})
 	require.Zero(t, p.core.Explain(due).Slot)
 }
 
@@ -525,7 +523,7 @@ func TestWindowOfASharedTypeGrowsByThePenalty(t *testing.T) {
 	p.core.cfg.Penalty = 7 * time.Second
 	alone := p.core.Explain(p.jobs[0]).Window
 	p.step(
-		event.ClusterCapacity{
+		ClusterCapacity{
 			Capacity: map[string]int{"pdf": 1},
 			Shares:   map[string]contract.Share{"pdf": contract.ShareOf(1, contract.Others{SmallerIDs: 1, Least: 1})},
 		},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -148,7 +147,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	return r
 }
 
-func (c *Core) handleFinished(ev event.Finished) {
+func (c *Core) handleFinished(ev Finished) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != contract.OK {
@@ -219,7 +218,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 // maxRetryDelay bounds the delay that a worker can request.
 const maxRetryDelay = 24 * time.Hour
 
-func (c *Core) handleReleased(ev event.Released) {
+func (c *Core) handleReleased(ev Released) {
 	for i := range ev.Results {
 		c.endAttempt(ev.Session, &ev.Results[i])
 	}
@@ -229,7 +228,7 @@ func (c *Core) handleReleased(ev event.Released) {
 // attempt that is not the current one changes nothing. In article 1 a late release
 // has no effect, because the slot is no longer in the map of slots. The Core
 // compares attempt numbers instead.
-func (c *Core) endAttempt(from dispatcherd.SessionID, r *event.Result) {
+func (c *Core) endAttempt(from dispatcherd.SessionID, r *Result) {
 	j := c.jobs[r.Job]
 	if !c.isCurrent(j, from, r.Job, r.Attempt) {
 		return
@@ -281,7 +280,7 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 
 // outcome decides how an attempt of a queued job ends. The decision depends on the
 // worker's result.
-func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
+func (c *Core) outcome(j *job, r *Result) contract.Finish {
 	switch {
 	case r.OK:
 		c.stats.Done++
@@ -306,7 +305,7 @@ func (c *Core) outcome(j *job, r *event.Result) contract.Finish {
 }
 
 // handleReported passes on reports about attempts that the session executes.
-func (c *Core) handleReported(ev event.Reported) {
+func (c *Core) handleReported(ev Reported) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
 		j := c.jobs[r.Job]

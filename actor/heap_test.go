@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -17,7 +16,7 @@ import (
 func TestAlarmsFireInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
-		c := New(config.Default())
+		c := New(DefaultConfig())
 		var armed []*job
 		for id := range dispatcherd.JobID(60) {
 			j := &job{id: id}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // stateSetups are the commands that bring a job into each state. The job is the
@@ -122,8 +121,8 @@ func inState(t *testing.T, s jobState) (*world, *job) {
 			c.preempt(c.jobs[w.jobs["letter"]])
 		case command == "win":
 			request := w.at.pending[0].(*effect.Claim).Request
-			answer := event.Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
-			c.Step(w.now, event.Together{Events: []event.Event{answer}, Hold: true}, nil)
+			answer := Claimed{Request: request, Result: w.table.claim(w.at.id, request)}
+			c.Step(w.now, Together{Events: []Event{answer}, Hold: true}, nil)
 		default:
 			w.command(command, nil)
 		}
@@ -214,11 +213,11 @@ func TestImpossibleTransitionIsReportedAndTheDispatcherDrains(t *testing.T) {
 			require.ErrorContains(t, c.fx[0].(*effect.Violation).Err, ev.String())
 			require.EqualValues(t, 1, c.Stats().Violations)
 			sessions := c.sessionIDs()
-			for _, end := range []event.Event{event.Drained{}, event.Interrupted{}} {
+			for _, end := range []Event{Drained{}, Interrupted{}} {
 				c.Step(c.now, end, nil)
 			}
 			for _, id := range sessions {
-				c.Step(c.now, event.Unregistered{Session: id}, nil)
+				c.Step(c.now, Unregistered{Session: id}, nil)
 			}
 			require.Zero(t, c.index.Len())
 			require.EqualValues(t, 1, c.Stats().Violations)

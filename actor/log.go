@@ -1,12 +1,12 @@
 package actor
 
 import (
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // MaxLogs bounds the logs of all attempts together, and maxLog that of one attempt, in bytes. Each user
@@ -18,7 +18,7 @@ const (
 
 // keepLog appends a message to the log of a queued job and passes it on. The finish of the attempt contains the log. At the
 // bounds the oldest text goes.
-func (c *Core) keepLog(j *job, s *session, r *event.Report) {
+func (c *Core) keepLog(j *job, s *session, r *contract.Report) {
 	if s == nil || j.mode != dispatcherd.Queued {
 		return
 	}

@@ -8,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -21,10 +19,10 @@ type logging struct {
 	session *session
 }
 
-func newLogging(user string) logging { return logging{New(config.Default()), &session{user: user}} }
+func newLogging(user string) logging { return logging{New(DefaultConfig()), &session{user: user}} }
 
 func (l logging) say(j *job, message string) {
-	l.keepLog(j, l.session, &event.Report{Log: message})
+	l.keepLog(j, l.session, &contract.Report{Log: message})
 	l.fx = nil
 }
 
@@ -85,20 +83,20 @@ func TestLogIsPartOfTheEndAndIsDroppedWhenItIsRecorded(t *testing.T) {
 	w.command("insert", []string{"letter type=pdf"})
 	w.command("run", nil)
 	say := func(message string) []effect.Effect {
-		return w.at.core.Step(w.now, event.Reported{Session: 1, Reports: []event.Report{{Job: 1, Attempt: 1, Log: message}}}, nil)
+		return w.at.core.Step(w.now, Reported{Session: 1, Reports: []contract.Report{{Job: 1, Attempt: 1, Log: message}}}, nil)
 	}
-	require.Equal(t, []effect.Effect{&effect.Report{Report: event.Report{Job: 1, Attempt: 1, Log: "info: a\n"}}}, say("info: a\n"))
+	require.Equal(t, []effect.Effect{&effect.Report{Report: contract.Report{Job: 1, Attempt: 1, Log: "info: a\n"}}}, say("info: a\n"))
 	say("warn: b\n")
-	fx := w.at.core.Step(w.now, event.Released{Session: 1, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
+	fx := w.at.core.Step(w.now, Released{Session: 1, Results: []Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
 	request := one[*effect.Finish](t, fx).Request
 	require.Equal(t, "info: a\nwarn: b\n", request.Items[0].Log)
 	require.Equal(t, &effect.Stale{Session: 1, Job: 1, Attempt: 1}, one[*effect.Stale](t, say("late\n")))
 	deferred := contract.FinishResult{Deferred: []contract.Deferred{{ID: 1}}}
-	w.at.core.Step(w.now, event.Finished{Request: request, Result: deferred}, nil)
+	w.at.core.Step(w.now, Finished{Request: request, Result: deferred}, nil)
 	require.Equal(t, 16, w.at.core.Gauges().LogBytes)
-	fx = w.at.core.Step(w.now+60_000, event.Tick{}, nil)
+	fx = w.at.core.Step(w.now+60_000, Tick{}, nil)
 	request = one[*effect.Finish](t, fx).Request
 	require.Equal(t, "info: a\nwarn: b\n", request.Items[0].Log)
-	w.at.core.Step(w.now+60_000, event.Finished{Request: request}, nil)
+	w.at.core.Step(w.now+60_000, Finished{Request: request}, nil)
 	require.Zero(t, w.at.core.Gauges().LogBytes)
 }

@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -33,7 +31,7 @@ type longScans struct {
 }
 
 func newLongScans(t *testing.T, seed uint64) *longScans {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Poll = msDuration(20)
 	cfg.LaneLength = 1 + int(seed%7)
 	cfg.LanesPerFetch = 11 + int(seed%3)*11
@@ -41,7 +39,7 @@ func newLongScans(t *testing.T, seed uint64) *longScans {
 	return &longScans{t: t, rng: rand.New(rand.NewPCG(seed, 9)), core: New(cfg), table: newTable()}
 }
 
-func (l *longScans) feed(ev event.Event) {
+func (l *longScans) feed(ev Event) {
 	l.core.backlog.SetSlow(true)
 	for _, e := range kept(l.core.Step(l.now, ev, nil)) {
 		switch e := e.(type) {
@@ -69,13 +67,13 @@ func (l *longScans) answer() {
 	l.queue = slices.Delete(l.queue, 0, 1)
 	switch e := e.(type) {
 	case *effect.Fetch:
-		l.feed(event.Fetched{Request: e.Request, Result: l.table.fetch(e.Request)})
+		l.feed(Fetched{Request: e.Request, Result: l.table.fetch(e.Request)})
 	case *effect.Claim:
-		l.feed(event.Claimed{Request: e.Request, Result: l.table.claim(1, e.Request)})
+		l.feed(Claimed{Request: e.Request, Result: l.table.claim(1, e.Request)})
 	case *effect.Finish:
-		l.feed(event.Finished{Request: e.Request, Result: l.table.finish(1, e.Request)})
+		l.feed(Finished{Request: e.Request, Result: l.table.finish(1, e.Request)})
 	case *effect.SetGate:
-		l.feed(event.GateSet{Subscribed: e.Subscribed})
+		l.feed(GateSet{Subscribed: e.Subscribed})
 	}
 }
 
@@ -96,7 +94,7 @@ func (l *longScans) answerScanWith(v contract.Verdict) {
 		res = contract.FetchResult{Verdict: v}
 	}
 	l.brought += len(res.Candidates)
-	l.feed(event.Fetched{Request: req, Result: res})
+	l.feed(Fetched{Request: req, Result: res})
 }
 
 func (l *longScans) insert(late bool) {
@@ -108,7 +106,7 @@ func (l *longScans) insert(late bool) {
 		}
 		l.table.insert(r)
 	}
-	l.feed(event.Notified{})
+	l.feed(Notified{})
 }
 
 func (l *longScans) turn() {
@@ -125,9 +123,9 @@ func (l *longScans) turn() {
 		e := l.running[i]
 		l.running = slices.Delete(l.running, i, i+1)
 		n := l.rng.IntN(20)
-		l.feed(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: n > 1, Returned: n == 1}}})
+		l.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: n > 1, Returned: n == 1}}})
 	default:
-		l.feed(event.Tick{})
+		l.feed(Tick{})
 	}
 	for len(l.queue) > 0 && l.rng.IntN(8) > 0 {
 		l.answer()
@@ -151,7 +149,7 @@ func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 	brought := 0
 	for seed := range lives {
 		l := newLongScans(t, uint64(seed))
-		l.feed(event.Registered{Session: 1, Slots: []dispatcherd.Slot{
+		l.feed(Registered{Session: 1, Slots: []dispatcherd.Slot{
 			{
 				ID:     1,
 				Number: 0,
@@ -160,7 +158,7 @@ func TestSlowBackfillScanLosesAndRepeatsNoRow(t *testing.T) {
 			{ID: 2, Number: 1, Types: referenceTypes[:2]},
 			{ID: 3, Number: 2, Types: referenceTypes[1:2]},
 		}})
-		l.feed(event.Listening{On: true})
+		l.feed(Listening{On: true})
 		for range 1_500 {
 			l.turn()
 		}

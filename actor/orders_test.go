@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -38,16 +37,16 @@ func (s *sender) count(state jobState) (n int) {
 func (s *sender) finishOrders() (steps int) {
 	for ; s.core.orders.next != nil; steps++ {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
-		s.step(event.Tick{})
+		s.step(Tick{})
 	}
 	return steps
 }
 
 func TestInterruptedJobsAreReleasedInPortions(t *testing.T) {
 	s := newBusySender(t, 16)
-	s.step(event.Drained{})
+	s.step(Drained{})
 	s.finishOrders()
-	s.step(event.Interrupted{})
+	s.step(Interrupted{})
 	require.Equal(t, 15, s.count(stateRunning))
 	s.end(16)
 	require.EqualValues(t, 1, s.core.stats.Done, "a job that ends before its turn is done")
@@ -57,11 +56,11 @@ func TestInterruptedJobsAreReleasedInPortions(t *testing.T) {
 
 func TestEndOfASessionIsNoCrashAfterInterrupted(t *testing.T) {
 	s := newBusySender(t, 16)
-	s.step(event.Drained{})
-	s.step(event.Interrupted{})
-	s.step(event.Unregistered{Session: 1})
+	s.step(Drained{})
+	s.step(Interrupted{})
+	s.step(Unregistered{Session: 1})
 	for s.core.hasWorkLeft() {
-		s.step(event.Tick{})
+		s.step(Tick{})
 	}
 	require.Zero(t, s.core.stats.Crashed)
 	require.Zero(t, s.count(stateRunning))
@@ -70,10 +69,10 @@ func TestEndOfASessionIsNoCrashAfterInterrupted(t *testing.T) {
 
 func TestJobThatStartsAfterDisownedIsNotRevoked(t *testing.T) {
 	s := newBusySender(t, 15)
-	s.step(event.Disowned{})
+	s.step(Disowned{})
 	require.Equal(t, 14, s.count(stateRunning))
-	fetch := one[*effect.Fetch](t, s.step(event.Owned{})).Request
-	s.step(event.Fetched{Request: fetch, Result: contract.FetchResult{DBNow: 1_000_000}})
+	fetch := one[*effect.Fetch](t, s.step(Owned{})).Request
+	s.step(Fetched{Request: fetch, Result: contract.FetchResult{DBNow: 1_000_000}})
 	for _, claim := range s.insert(1) {
 		s.won(claim)
 	}
@@ -85,18 +84,18 @@ func TestJobThatStartsAfterDisownedIsNotRevoked(t *testing.T) {
 func TestUndecidedSessionsAreTurnedAwayInPortions(t *testing.T) {
 	s := newStepper(t, 3*jobWork)
 	for id := range dispatcherd.SessionID(10) {
-		s.step(event.Registered{Session: id + 1, Worker: "w", Fingerprint: 1 << 16, Offers: []event.ResumeOffer{{
+		s.step(Registered{Session: id + 1, Worker: "w", Fingerprint: 1 << 16, Offers: []ResumeOffer{{
 			Job: dispatcherd.JobID(id + 1), Attempt: 1, From: 2 << 16, Slot: dispatcherd.Slot{ID: dispatcherd.SlotID(id + 1), Types: []string{"a"}},
 		}}})
 	}
-	s.core.renew(&offered{ResumeOffer: event.ResumeOffer{Job: 77, Attempt: 1}, renews: 3 << 16})
-	s.step(event.Drained{})
+	s.core.renew(&offered{ResumeOffer: ResumeOffer{Job: 77, Attempt: 1}, renews: 3 << 16})
+	s.step(Drained{})
 	turned := len(only[*effect.TurnAway](s.fx))
 	require.Equal(t, 2, turned, "10 dropped offers and two sessions")
 	require.Len(t, s.core.adopts.next, 1, "the update of a fingerprint")
 	require.Len(t, s.core.adopts.byJob, 2, "the offer in flight and the update")
 	for s.core.hasWorkLeft() {
-		s.step(event.Tick{})
+		s.step(Tick{})
 		turned += len(only[*effect.TurnAway](s.fx))
 	}
 	require.Equal(t, 10, turned)
@@ -108,13 +107,13 @@ func TestWaitingRequestsAreRejectedInPortions(t *testing.T) {
 	for i := range 20 {
 		s.request(dispatcherd.JobID(i+1), 0)
 	}
-	s.step(event.Drained{})
+	s.step(Drained{})
 	require.Equal(t, 19, s.core.quotas.Requests.Held())
 	answers := len(only[*effect.Answer](s.fx))
-	s.step(event.Abandoned{Job: -3}) // its turn would be next
+	s.step(Abandoned{Job: -3}) // its turn would be next
 	answers += len(only[*effect.Answer](s.fx))
 	for s.core.hasWorkLeft() {
-		s.step(event.Tick{})
+		s.step(Tick{})
 		answers += len(only[*effect.Answer](s.fx))
 	}
 	require.Equal(t, 19, answers)

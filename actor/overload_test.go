@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -45,9 +43,9 @@ func startOverload() *overloadedLoop {
 		began: time.Now(), table: newTable(),
 		callers: map[dispatcherd.JobID]time.Time{}, rows: map[dispatcherd.JobID]time.Time{}, ends: map[effect.AnswerKind]int{},
 	}
-	c.actor = NewActor(New(config.Default()), nil)
+	c.actor = NewActor(New(DefaultConfig()), nil)
 	c.actor.Start(c)
-	ev := event.Registered{Session: 1, Worker: "w"}
+	ev := Registered{Session: 1, Worker: "w"}
 	for i := range overloadSlots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
@@ -70,7 +68,7 @@ func (c *overloadedLoop) Perform(fx []effect.Effect) {
 				c.longest = max(c.longest, time.Since(at))
 			}
 			time.AfterFunc(overloadService, func() {
-				c.actor.Order(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+				c.actor.Order(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 			})
 		case *effect.Answer:
 			c.answered(e)
@@ -92,19 +90,19 @@ func (c *overloadedLoop) answered(e *effect.Answer) {
 }
 
 // statement executes a statement when its 2 ms are over.
-func (c *overloadedLoop) statement(e effect.Effect) event.Event {
+func (c *overloadedLoop) statement(e effect.Effect) Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.table.now = 1_000_000_000_000 + time.Since(c.began).Microseconds()
 	switch e := e.(type) {
 	case *effect.Fetch:
-		return event.Fetched{Request: e.Request, Result: c.table.fetch(e.Request)}
+		return Fetched{Request: e.Request, Result: c.table.fetch(e.Request)}
 	case *effect.Claim:
-		return event.Claimed{Request: e.Request, Result: c.table.claim(1, e.Request)}
+		return Claimed{Request: e.Request, Result: c.table.claim(1, e.Request)}
 	case *effect.Finish:
-		return event.Finished{Request: e.Request, Result: c.table.finish(1, e.Request)}
+		return Finished{Request: e.Request, Result: c.table.finish(1, e.Request)}
 	case *effect.SetGate:
-		return event.GateSet{Subscribed: e.Subscribed}
+		return GateSet{Subscribed: e.Subscribed}
 	}
 	panic("no statement")
 }
@@ -114,7 +112,7 @@ func (c *overloadedLoop) call(id dispatcherd.JobID, priority dispatcherd.Priorit
 	c.mu.Lock()
 	c.callers[id] = time.Now().Add(deadline)
 	c.mu.Unlock()
-	c.actor.Request(event.Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
+	c.actor.Request(Requested{Job: id, Type: "pdf", Priority: priority, Deadline: deadline})
 }
 
 // insert adds a row of priority 0.

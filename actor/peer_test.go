@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -34,40 +32,40 @@ var states = map[string]func(c *Core){
 	},
 	"ending": func(c *Core) {
 		withBusySlot(c, withFreeSlots(c))
-		c.Step(1002, event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
+		c.Step(1002, Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}}, nil)
 	},
 	"draining": func(c *Core) {
 		withBusySlot(c, withFreeSlots(c))
-		c.Step(1002, event.Drained{}, nil)
+		c.Step(1002, Drained{}, nil)
 	},
 	"disowned": func(c *Core) {
 		withBusySlot(c, withFreeSlots(c))
-		c.Step(1002, event.Disowned{}, nil)
+		c.Step(1002, Disowned{}, nil)
 	},
 	"outage": func(c *Core) {
 		r := withReserved(c, withFreeSlots(c))
-		c.Step(1002, event.Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
+		c.Step(1002, Claimed{Request: r, Result: contract.ClaimResult{Verdict: contract.Unknown}}, nil)
 	},
 	"not listening": func(c *Core) {
 		withFreeSlots(c)
-		c.Step(1002, event.Listening{}, nil)
+		c.Step(1002, Listening{}, nil)
 	},
 	"request waits": func(c *Core) {
-		c.Step(1000, event.Requested{Job: -1, Type: "pdf", Wait: true, Deadline: time.Second}, nil)
+		c.Step(1000, Requested{Job: -1, Type: "pdf", Wait: true, Deadline: time.Second}, nil)
 	},
 	"request runs": func(c *Core) {
 		withFreeSlots(c)
-		c.Step(1001, event.Requested{Job: -1, Type: "pdf"}, nil)
+		c.Step(1001, Requested{Job: -1, Type: "pdf"}, nil)
 	},
 	"worker gone": func(c *Core) {
 		withBusySlot(c, withFreeSlots(c))
-		c.Step(1002, event.Unregistered{Session: 7}, nil)
+		c.Step(1002, Unregistered{Session: 7}, nil)
 	},
 }
 
 // withFreeSlots registers free slots and returns the fetch in flight.
 func withFreeSlots(c *Core) *contract.FetchRequest {
-	return fetchOf(c.Step(1000, event.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
+	return fetchOf(c.Step(1000, Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{
 		{ID: 1, Types: []string{"pdf"}}, {ID: 2, Number: 1, Types: []string{"excel", "pdf"}},
 	}}, nil))
 }
@@ -78,7 +76,7 @@ func withReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 	for f.Lanes[lane].Type != "pdf" {
 		lane++
 	}
-	fx := c.Step(1001, event.Fetched{Request: f, Result: contract.FetchResult{
+	fx := c.Step(1001, Fetched{Request: f, Result: contract.FetchResult{
 		DBNow: 1_001_000, Candidates: []contract.Candidate{{Lane: lane, Key: contract.Key{RunAt: 1, ID: 1}}},
 	}}, nil)
 	return only[*effect.Claim](fx)[0].Request
@@ -86,39 +84,39 @@ func withReserved(c *Core, f *contract.FetchRequest) *contract.ClaimRequest {
 
 func withBusySlot(c *Core, f *contract.FetchRequest) {
 	r := withReserved(c, f)
-	c.Step(1001, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
+	c.Step(1001, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 }
 
 // shellEvents are the events that a shell may send at any moment. Answers to
 // statements come only after the statement, or once more.
-func shellEvents() map[string]event.Event {
-	return map[string]event.Event{
-		"registered":       event.Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
-		"unregistered":     event.Unregistered{Session: 7},
-		"unknown hangs up": event.Unregistered{Session: 99},
-		"withdrew one":     event.Withdrew{Session: 7, Numbers: []int32{0}},
-		"withdrew all":     event.Withdrew{Session: 7},
-		"done":             event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}}},
-		"failed":           event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, Error: "x"}}},
-		"returned":         event.Released{Session: 7, Results: []event.Result{{Job: -1, Attempt: 1, Returned: true}}},
-		"reported":         event.Reported{Session: 7, Reports: []event.Report{{Job: 1, Attempt: 1}}},
-		"spawn requested":  event.SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 1}},
-		"unknown spawn":    event.Spawned{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 2}},
-		"requested":        event.Requested{Job: -2, Type: "pdf"},
-		"abandoned":        event.Abandoned{Job: -1},
-		"notified":         event.Notified{},
-		"not listening":    event.Listening{},
-		"listening":        event.Listening{On: true},
-		"cancel":           event.CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
-		"gate subscribed":  event.GateSet{Subscribed: true},
-		"gate refused":     event.GateSet{Verdict: contract.Refused},
-		"disowned":         event.Disowned{},
-		"owned":            event.Owned{},
-		"cluster capacity": event.ClusterCapacity{Capacity: map[string]int{"pdf": 2}},
-		"drained":          event.Drained{},
-		"interrupted":      event.Interrupted{},
-		"tick":             event.Tick{},
-		"unknown claim":    event.Claimed{Request: &contract.ClaimRequest{Token: contract.Token{1}}},
+func shellEvents() map[string]Event {
+	return map[string]Event{
+		"registered":       Registered{Session: 8, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"pdf"}}}},
+		"unregistered":     Unregistered{Session: 7},
+		"unknown hangs up": Unregistered{Session: 99},
+		"withdrew one":     Withdrew{Session: 7, Numbers: []int32{0}},
+		"withdrew all":     Withdrew{Session: 7},
+		"done":             Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, OK: true}}},
+		"failed":           Released{Session: 7, Results: []Result{{Job: 1, Attempt: 1, Error: "x"}}},
+		"returned":         Released{Session: 7, Results: []Result{{Job: -1, Attempt: 1, Returned: true}}},
+		"reported":         Reported{Session: 7, Reports: []contract.Report{{Job: 1, Attempt: 1}}},
+		"spawn requested":  SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 1}},
+		"unknown spawn":    Spawned{Request: &contract.SpawnRequest{Session: 7, Parent: 1, Attempt: 1, Number: 2}},
+		"requested":        Requested{Job: -2, Type: "pdf"},
+		"abandoned":        Abandoned{Job: -1},
+		"notified":         Notified{},
+		"not listening":    Listening{},
+		"listening":        Listening{On: true},
+		"cancel":           CancelRequested{Jobs: []dispatcherd.JobID{1, -1, 77}},
+		"gate subscribed":  GateSet{Subscribed: true},
+		"gate refused":     GateSet{Verdict: contract.Refused},
+		"disowned":         Disowned{},
+		"owned":            Owned{},
+		"cluster capacity": ClusterCapacity{Capacity: map[string]int{"pdf": 2}},
+		"drained":          Drained{},
+		"interrupted":      Interrupted{},
+		"tick":             Tick{},
+		"unknown claim":    Claimed{Request: &contract.ClaimRequest{Token: contract.Token{1}}},
 	}
 }
 
@@ -128,15 +126,15 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 	for state, prepare := range states {
 		for first, a := range shellEvents() {
 			for second, b := range shellEvents() {
-				c := New(config.Default())
+				c := New(DefaultConfig())
 				prepare(c)
 				name := fmt.Sprintf("%s, %s, %s", state, first, second)
-				for n, ev := range []event.Event{a, b, event.Tick{}} {
+				for n, ev := range []Event{a, b, Tick{}} {
 					switch r := ev.(type) { // ids are never reused
-					case event.Registered:
+					case Registered:
 						r.Slots = []dispatcherd.Slot{{ID: dispatcherd.SlotID(10 + n), Types: []string{"pdf"}}}
 						ev = r
-					case event.Requested:
+					case Requested:
 						r.Job -= dispatcherd.JobID(n)
 						ev = r
 					}
@@ -153,17 +151,17 @@ func TestPeer_B07_EveryEventIsHandledInEveryState(t *testing.T) {
 // A cancel that arrives while a claim is in flight stops the job before it is
 // sent.
 func TestPeer_B07_CancelDuringAClaimIsNotLost(t *testing.T) {
-	c := New(config.Default())
+	c := New(DefaultConfig())
 	r := withReserved(c, withFreeSlots(c))
-	c.Step(1002, event.CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
-	fx := c.Step(1003, event.Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
+	c.Step(1002, CancelRequested{Jobs: []dispatcherd.JobID{1}}, nil)
+	fx := c.Step(1003, Claimed{Request: r, Result: contract.ClaimResult{Won: []contract.Won{c.wonAsPlaced(1)}}}, nil)
 	require.Equal(t, contract.Cancelled, one[*effect.Finish](t, fx).Request.Items[0].Outcome)
 }
 
 // The delay of every retry is within the bounds.
 func TestPeer_B11_NoAttemptOverflowsTheBackoff(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	b := config.Default().Retry
+	b := DefaultConfig().Retry
 	check := func(n int) {
 		d := b.Delay(n, rng)
 		require.True(t, d >= b.Base/2 && d <= b.Max, "repetition %d waits %v", n, d)

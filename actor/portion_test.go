@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // counter counts the portions of an answer. It calls between before each portion after
@@ -92,7 +91,7 @@ func TestWaitingRequestsAreListedInPortions(t *testing.T) {
 	var want []RequestInfo
 	for id := dispatcherd.JobID(2); id <= 61; id++ {
 		typ, priority := int(id%3), dispatcherd.Priority(id%2*10)
-		s.step(event.Requested{Job: -id, Type: typeName(typ), Priority: priority, Wait: true})
+		s.step(Requested{Job: -id, Type: typeName(typ), Priority: priority, Wait: true})
 		want = append(want, RequestInfo{ID: -id, Type: typeName(typ), Priority: priority})
 	}
 	asked := &counter{core: s.core}
@@ -111,7 +110,7 @@ func TestRequestThatEndsWhileTheListIsReadHidesNoOther(t *testing.T) {
 	for id := dispatcherd.JobID(1); id <= 15; id++ {
 		s.request(id, int(id)/14)
 	}
-	asked := &counter{core: s.core, between: func(int) { s.step(event.Abandoned{Job: -10}) }}
+	asked := &counter{core: s.core, between: func(int) { s.step(Abandoned{Job: -10}) }}
 	var ids []dispatcherd.JobID
 	for _, r := range ListRequests(asked) {
 		ids = append(ids, r.ID)
@@ -127,7 +126,7 @@ func TestRemovedSlotIsLeftOutOfAPage(t *testing.T) {
 	s.register(1, 20, 1, none)
 	asked := &counter{core: s.core, between: func(asks int) {
 		if asks == 1 {
-			s.step(event.Unregistered{Session: 1})
+			s.step(Unregistered{Session: 1})
 			s.finishWork()
 			s.register(2, 3, 1, none)
 		}
@@ -157,7 +156,7 @@ func TestFreeSlotsOfATypeAreCountedInPortions(t *testing.T) {
 	for i := range 40 {
 		slots = append(slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"a", "b" + typeName(i)}})
 	}
-	s.step(event.Registered{Session: 1, Worker: "w", Slots: slots})
+	s.step(Registered{Session: 1, Worker: "w", Slots: slots})
 	asked := &counter{core: s.core}
 	list := ListTypes(asked)
 	require.Equal(t, TypeInfo{Name: "a", Capacity: 40, Free: 40}, list[0])
@@ -198,7 +197,7 @@ func TestRankIsCountedAlthoughARequestEnds(t *testing.T) {
 	}
 	asked := &counter{core: s.core, between: func(asks int) {
 		if asks == 2 {
-			s.step(event.Abandoned{Job: -102})
+			s.step(Abandoned{Job: -102})
 		}
 	}}
 	x := Explain(Inquiry{ID: -300}, asked)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -26,16 +25,16 @@ func walkFingerprint(s dispatcherd.SessionID) contract.Fingerprint {
 // offers are wrong.
 func (w *randomWalk) offerResume() {
 	if len(w.detached) == 0 {
-		w.feed(event.Tick{})
+		w.feed(Tick{})
 		return
 	}
 	w.nextSess++
 	s := walkSession{id: w.nextSess}
-	ev := event.Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
+	ev := Registered{Session: s.id, Worker: "w", Fingerprint: walkFingerprint(s.id)}
 	for range min(len(w.detached), 1+w.rng.IntN(3)) {
 		i := w.rng.IntN(len(w.detached))
 		a := w.detached[i]
-		if slices.ContainsFunc(ev.Offers, func(p event.ResumeOffer) bool { return p.Job == a.job }) {
+		if slices.ContainsFunc(ev.Offers, func(p ResumeOffer) bool { return p.Job == a.job }) {
 			continue
 		}
 		types := []string{w.lanes[a.job].typ}
@@ -43,7 +42,7 @@ func (w *randomWalk) offerResume() {
 			types = append(types, other)
 			slices.Sort(types)
 		}
-		p := event.ResumeOffer{
+		p := ResumeOffer{
 			Job:     a.job,
 			Attempt: a.attempt,
 			From:    a.fingerprint,
@@ -91,7 +90,7 @@ func (w *randomWalk) adopt(e *effect.Adopt, v contract.Verdict) {
 		slices.SortFunc(res.Jobs, func(a, b contract.Adopted) int { return int(a.ID - b.ID) })
 		delete(w.taken, e.Request.Token)
 	}
-	w.feed(event.Adopted{Request: e.Request, Result: res})
+	w.feed(Adopted{Request: e.Request, Result: res})
 }
 
 // resumed continues an adopted execution.
@@ -114,7 +113,7 @@ func (w *randomWalk) resumed(e *effect.Resume) {
 // become detached.
 func (w *randomWalk) handOver() {
 	w.handovers++
-	w.feed(event.Drained{})
+	w.feed(Drained{})
 	w.answerAll()
 	for _, e := range w.running {
 		if e.Job > 0 {
@@ -122,12 +121,12 @@ func (w *randomWalk) handOver() {
 		}
 	}
 	w.running = w.running[:0]
-	w.feed(event.HandedOver{})
+	w.feed(HandedOver{})
 	for _, s := range w.sessions {
 		if w.audit != nil {
 			w.audit.gone(s.id)
 		}
-		w.feed(event.Unregistered{Session: s.id})
+		w.feed(Unregistered{Session: s.id})
 	}
 	w.sessions = nil
 	w.answerAll()

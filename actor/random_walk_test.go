@@ -5,9 +5,7 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -19,7 +17,7 @@ type randomWalk struct {
 	rng      *rand.Rand
 	core     *Core
 	audit    *auditor // nil if placements are not checked
-	watch    func(event.Event, []effect.Effect)
+	watch    func(Event, []effect.Effect)
 	now      timing.Instant
 	nextJob  dispatcherd.JobID
 	nextReq  dispatcherd.JobID
@@ -54,7 +52,7 @@ type walkSession struct {
 var walkTypes = []string{"csv", "excel", "index", "mail", "ocr", "pdf"}
 
 func newRandomWalk(seed uint64, audit *auditor) *randomWalk {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 2}
 	cfg.Limits.ClaimBatch, cfg.Limits.Claims, cfg.LaneLength = 5, 2, 6
 	cfg.RetryStatement = timing.Backoff{Base: msDuration(1), Max: msDuration(50)}
@@ -94,14 +92,14 @@ func (w *randomWalk) turn() {
 	case k < 97 && w.core.quotas.Requests.Held() < 20:
 		w.request()
 	default:
-		w.feed(event.Tick{})
+		w.feed(Tick{})
 	}
 	for len(w.queue) > 0 && w.rng.IntN(12) > 0 {
 		w.answer()
 	}
 }
 
-func (w *randomWalk) feed(ev event.Event) {
+func (w *randomWalk) feed(ev Event) {
 	if w.turns/700%2 == 1 {
 		w.core.backlog.SetSlow(true)
 	}
@@ -189,7 +187,7 @@ func (w *randomWalk) announce(s *walkSession, slots []dispatcherd.Slot) {
 		}
 	}
 	s.slots = append(s.slots, slots...)
-	w.feed(event.Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
+	w.feed(Registered{Session: s.id, Worker: "w", Slots: slots, Fingerprint: walkFingerprint(s.id)})
 }
 
 // disconnect ends a session. Half of the workers reconnect at once with the
@@ -203,7 +201,7 @@ func (w *randomWalk) disconnect() {
 	if w.audit != nil {
 		w.audit.gone(s.id)
 	}
-	w.feed(event.Unregistered{Session: s.id})
+	w.feed(Unregistered{Session: s.id})
 	if w.rng.IntN(2) == 0 && len(s.slots) > 0 {
 		w.nextSess++
 		w.sessions = append(w.sessions, walkSession{id: w.nextSess})
@@ -226,7 +224,7 @@ func (w *randomWalk) withdraw() {
 	if w.audit != nil {
 		w.audit.slot(slot.ID).draining = true
 	}
-	w.feed(event.Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
+	w.feed(Withdrew{Session: s.id, Numbers: []int32{slot.Number}})
 }
 
 func (w *randomWalk) release() {
@@ -237,7 +235,7 @@ func (w *randomWalk) release() {
 		w.audit.released(e.Slot)
 	}
 	ok := e.Job < 0 || w.rng.IntN(20) > 0
-	w.feed(event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
+	w.feed(Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}})
 }
 
 func (w *randomWalk) insert() {
@@ -248,7 +246,7 @@ func (w *randomWalk) insert() {
 		}
 	}
 	if waiting > 30 {
-		w.feed(event.Tick{})
+		w.feed(Tick{})
 		return
 	}
 	w.nextJob++
@@ -260,13 +258,13 @@ func (w *randomWalk) insert() {
 	if w.nextJob%2 == 0 {
 		row := contract.RowNotification{Type: lane.typ, Priority: lane.priority, Key: key}
 		if w.nextJob%4 == 0 {
-			w.feed(event.Admitted{Rows: []contract.RowNotification{row}})
+			w.feed(Admitted{Rows: []contract.RowNotification{row}})
 		} else {
-			w.feed(event.Announced{Row: row})
+			w.feed(Announced{Row: row})
 		}
 		return
 	}
-	w.feed(event.Notified{})
+	w.feed(Notified{})
 }
 
 func (w *randomWalk) known(id dispatcherd.JobID, typ string) {
@@ -279,7 +277,7 @@ func (w *randomWalk) request() {
 	w.nextReq--
 	typ := walkTypes[w.rng.IntN(len(walkTypes))]
 	w.known(w.nextReq, typ)
-	ev := event.Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true}
+	ev := Requested{Job: w.nextReq, Type: typ, Priority: dispatcherd.Priority(w.rng.IntN(11)), Wait: true}
 	if w.audit == nil && len(w.sessions) > 0 && w.rng.IntN(3) == 0 {
 		ev.Session = w.sessions[w.rng.IntN(len(w.sessions))].id
 	}
@@ -313,7 +311,7 @@ func (w *randomWalk) answer() {
 	}
 	switch e := next.(type) {
 	case *effect.Fetch:
-		w.feed(event.Fetched{Request: e.Request, Result: w.fetch(e.Request, v)})
+		w.feed(Fetched{Request: e.Request, Result: w.fetch(e.Request, v)})
 	case *effect.Claim:
 		w.claim(e.Request, v)
 	case *effect.Resolve:
@@ -323,7 +321,7 @@ func (w *randomWalk) answer() {
 	case *effect.Adopt:
 		w.adopt(e, v)
 	case *effect.SetGate:
-		w.feed(event.GateSet{Subscribed: e.Subscribed, Verdict: v})
+		w.feed(GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
@@ -373,7 +371,7 @@ func (w *randomWalk) won(req *contract.ClaimRequest, v contract.Verdict) {
 		}
 		delete(w.taken, req.Token)
 	}
-	w.feed(event.Claimed{Request: req, Result: res})
+	w.feed(Claimed{Request: req, Result: res})
 }
 
 func (w *randomWalk) finish(e *effect.Finish, v contract.Verdict) {
@@ -390,5 +388,5 @@ func (w *randomWalk) finish(e *effect.Finish, v contract.Verdict) {
 			}
 		}
 	}
-	w.feed(event.Finished{Request: e.Request, Result: contract.FinishResult{Verdict: v}})
+	w.feed(Finished{Request: e.Request, Result: contract.FinishResult{Verdict: v}})
 }

@@ -10,9 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -239,7 +237,7 @@ var referenceTypes = []string{"a", "b", "c", "d"}
 
 func newHistory(t *testing.T, seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Seed = [2]uint64{seed, 1}
 	cfg.Poll = msDuration(200)
 	cfg.Patience = msDuration(1 << 40) // exactness is what is tested
@@ -292,16 +290,16 @@ func certain(ms int64) int64 {
 // step handles events at one instant. It answers the fetches that the events
 // cause before a decision is made, and compares the decisions with the
 // reference.
-func (h *history) step(events ...event.Event) {
+func (h *history) step(events ...Event) {
 	h.hold = true
 	h.pollForHidden()
-	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.Adopt]) {
 	}
 	h.hold = false
 	want := h.reference.decide(int64(h.now), h.table.now/1000, nil)
 	h.placed = []placement{}
-	h.feed(event.Tick{})
+	h.feed(Tick{})
 	// With small claims and short lanes one decision takes several statements.
 	// Its result must be the same once all statements are answered. All claims
 	// are won here.
@@ -323,9 +321,9 @@ func (h *history) step(events ...event.Event) {
 // outcome. The decisions then depend on the order of answers, so the reference
 // cannot predict them. After all statements are complete, the reference must
 // find nothing left to place.
-func (h *history) disturbedStep(events ...event.Event) {
+func (h *history) disturbedStep(events ...Event) {
 	h.placed = []placement{}
-	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*effect.Fetch]) {
 	}
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
@@ -345,7 +343,7 @@ func (h *history) disturbedStep(events ...event.Event) {
 // find nothing left to place.
 func (h *history) syncReference() {
 	h.pollNow()
-	h.feed(event.Tick{})
+	h.feed(Tick{})
 	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerOne(is[*effect.Claim]) ||
 		h.answerOne(is[*effect.Adopt]) {
 	}
@@ -397,7 +395,7 @@ const otherDispatcher = 1
 func (h *history) pass(ms int64) {
 	h.now += timing.Instant(ms)
 	h.table.now += ms * 1000
-	h.feed(event.Tick{})
+	h.feed(Tick{})
 }
 
 // disturbClaim answers a claim with a random verdict.
@@ -417,7 +415,7 @@ func (h *history) disturbClaim() bool {
 	case 1:
 		h.note("refused %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(event.Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Refused}})
+		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Refused}})
 		return true
 	case 2:
 		if h.rng.IntN(2) == 0 {
@@ -425,15 +423,15 @@ func (h *history) disturbClaim() bool {
 		}
 		h.note("unknown %v", req.IDs)
 		h.queue = slices.Delete(h.queue, i, i+1)
-		h.feed(event.Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
+		h.feed(Claimed{Request: req, Result: contract.ClaimResult{Verdict: contract.Unknown}})
 		return true
 	}
 	return h.answerOne(is[*effect.Claim])
 }
 
-func (h *history) feed(ev event.Event) {
+func (h *history) feed(ev Event) {
 	if h.hold {
-		ev = event.Together{Events: []event.Event{ev}, Hold: true}
+		ev = Together{Events: []Event{ev}, Hold: true}
 	}
 	h.core.backlog.SetSlow(h.slow) // so that decisions do not depend on the measured time
 	for _, e := range kept(h.core.Step(h.now, ev, nil)) {
@@ -461,19 +459,19 @@ func (h *history) answerOne(is func(effect.Effect) bool) bool {
 	h.queue = slices.Delete(h.queue, i, i+1)
 	switch e := e.(type) {
 	case *effect.Fetch:
-		h.feed(event.Fetched{Request: e.Request, Result: h.table.fetch(e.Request)})
+		h.feed(Fetched{Request: e.Request, Result: h.table.fetch(e.Request)})
 	case *effect.Claim:
-		h.feed(event.Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
+		h.feed(Claimed{Request: e.Request, Result: h.table.claim(h.me, e.Request)})
 	case *effect.Resolve:
-		h.feed(event.Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
+		h.feed(Claimed{Request: e.Request, Result: h.table.resolve(h.me, e.Request)})
 	case *effect.Load:
-		h.feed(event.Loaded{Result: h.table.load(h.me, e.Request)})
+		h.feed(Loaded{Result: h.table.load(h.me, e.Request)})
 	case *effect.Finish:
-		h.feed(event.Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
+		h.feed(Finished{Request: e.Request, Result: h.table.finish(h.me, e.Request)})
 	case *effect.Adopt:
-		h.feed(event.Adopted{Request: e.Request, Result: h.table.adopt(h.me, e.Request)})
+		h.feed(Adopted{Request: e.Request, Result: h.table.adopt(h.me, e.Request)})
 	case *effect.SetGate:
-		h.feed(event.GateSet{Subscribed: e.Subscribed})
+		h.feed(GateSet{Subscribed: e.Subscribed})
 	}
 	return true
 }
@@ -529,7 +527,7 @@ func (h *history) run() {
 		case k < 3 && h.wide && !h.core.claims.breaker.Failed():
 			h.compareMidRun()
 		default:
-			var events []event.Event
+			var events []Event
 			if h.shared && h.rng.IntN(2) == 0 {
 				events = append(events, h.randomClusterCapacity())
 			}
@@ -554,8 +552,8 @@ func (h *history) recordEnds() {
 	}
 }
 
-func (h *history) randomEvents() []event.Event {
-	var events []event.Event
+func (h *history) randomEvents() []Event {
+	var events []Event
 	for range 1 + h.rng.IntN(5) {
 		if ev := h.randomEvent(); ev != nil {
 			events = append(events, ev)
@@ -564,7 +562,7 @@ func (h *history) randomEvents() []event.Event {
 	return events
 }
 
-func (h *history) randomEvent() event.Event {
+func (h *history) randomEvent() Event {
 	switch k := h.rng.IntN(11); {
 	case k == 10:
 		return h.randomResumeOffer()
@@ -587,13 +585,13 @@ func (h *history) note(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
 
-func (h *history) randomRegistration() event.Event {
+func (h *history) randomRegistration() Event {
 	if len(h.sessions) == 0 || h.rng.IntN(2) == 0 {
 		h.nextSess++
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := event.Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
+	ev := Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
 	for range 1 + h.rng.IntN(3) {
 		types := slices.Clone(referenceTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
@@ -629,8 +627,8 @@ func (h *history) randomInsert() {
 	}
 }
 
-func (h *history) randomRequest() event.Event {
-	ev := event.Requested{
+func (h *history) randomRequest() Event {
+	ev := Requested{
 		Job:      h.drawRequest(),
 		Type:     referenceTypes[h.rng.IntN(len(referenceTypes))],
 		Priority: dispatcherd.Priority(h.rng.IntN(11)),
@@ -678,17 +676,17 @@ func (h *history) drawRequest() dispatcherd.JobID {
 	return h.nextReq
 }
 
-func (h *history) randomRelease() event.Event {
+func (h *history) randomRelease() Event {
 	i := h.rng.IntN(len(h.running))
 	e := h.running[i]
 	h.running = slices.Delete(h.running, i, i+1)
 	h.reference.slots[e.Slot].busy = false
 	ok := h.rng.IntN(3) > 0
 	h.note("release %d from slot %d ok=%t", e.Job, e.Slot, ok)
-	return event.Released{Session: e.Session, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
+	return Released{Session: e.Session, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: ok}}}
 }
 
-func (h *history) randomDisconnect() event.Event {
+func (h *history) randomDisconnect() Event {
 	i := h.rng.IntN(len(h.sessions))
 	s := h.sessions[i]
 	h.sessions = slices.Delete(h.sessions, i, i+1)
@@ -709,5 +707,5 @@ func (h *history) randomDisconnect() event.Event {
 	})
 	maps.DeleteFunc(h.reference.waiting, func(_ dispatcherd.JobID, j *referenceJob) bool { return j.pin == s })
 	h.note("death of session %d", s)
-	return event.Unregistered{Session: s}
+	return Unregistered{Session: s}
 }

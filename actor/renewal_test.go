@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -19,7 +18,7 @@ func TestUpdateOfALockedRowIsSentAgainAfterAPause(t *testing.T) {
 	for j := range s.core.orders.all() {
 		id = j.id
 	}
-	s.core.renew(&offered{ResumeOffer: event.ResumeOffer{Job: id, Attempt: s.core.jobs[id].attempt}, renews: 3 << 16})
+	s.core.renew(&offered{ResumeOffer: ResumeOffer{Job: id, Attempt: s.core.jobs[id].attempt}, renews: 3 << 16})
 	sent := 0
 	adopt := func(fx []effect.Effect) (asked int) {
 		for {
@@ -35,19 +34,19 @@ func TestUpdateOfALockedRowIsSentAgainAfterAPause(t *testing.T) {
 					busy = append(busy, id)
 				}
 			}
-			fx = s.step(event.Adopted{Request: all[0].Request, Result: contract.AdoptResult{Verdict: contract.OK, Busy: busy}})
+			fx = s.step(Adopted{Request: all[0].Request, Result: contract.AdoptResult{Verdict: contract.OK, Busy: busy}})
 		}
 	}
 	pass := func(seconds int) {
 		for range seconds * 20 {
 			s.now += 50
-			adopt(s.step(event.Tick{}))
+			adopt(s.step(Tick{}))
 		}
 	}
 	pass(600)
 	require.LessOrEqual(t, sent, 30)
 	require.GreaterOrEqual(t, sent, 12)
-	require.NotZero(t, adopt(s.step(event.Registered{Session: 99, Worker: "w", Fingerprint: 1 << 16, Offers: []event.ResumeOffer{{
+	require.NotZero(t, adopt(s.step(Registered{Session: 99, Worker: "w", Fingerprint: 1 << 16, Offers: []ResumeOffer{{
 		Job: 777, Attempt: 1, From: 2 << 16, Slot: dispatcherd.Slot{ID: 999, Number: 1, Types: []string{"a"}},
 	}}})), "an offer is sent at once")
 	sent = 0

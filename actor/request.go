@@ -8,7 +8,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -17,7 +16,7 @@ import (
 // A waiting request expires at its deadline. If no slot supports its type, it also
 // expires at the end of its capacity wait.
 
-func (c *Core) handleRequested(ev event.Requested) {
+func (c *Core) handleRequested(ev Requested) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
 		c.reply(effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return
@@ -41,7 +40,7 @@ func (c *Core) handleRequested(ev event.Requested) {
 
 // rejectRequest decides whether a request must be answered at once. In that case it
 // returns the answer and the reason.
-func (c *Core) rejectRequest(ev event.Requested) (string, effect.AnswerKind) {
+func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
 	case c.draining:
@@ -135,7 +134,7 @@ func (c *Core) requeue(j *job) {
 }
 
 // endRequest ends one execution of a request according to the result of its worker.
-func (c *Core) endRequest(j *job, r *event.Result) {
+func (c *Core) endRequest(j *job, r *Result) {
 	switch {
 	case r.OK:
 		c.durations.Learn(c.types[j.Type].durations, j.Class, int64(c.now-j.sentAt))
@@ -310,7 +309,7 @@ func (q *requestQueue) inOrder() iter.Seq[*job] {
 // other requests. It gets the most specialised free slot of its session. It does not preempt.
 
 // rejectPinned decides whether a pinned request must be answered at once.
-func (c *Core) rejectPinned(ev *event.Requested) string {
+func (c *Core) rejectPinned(ev *Requested) string {
 	s := c.sessions[ev.Session]
 	if s == nil {
 		return "the worker has disconnected"

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -63,8 +62,8 @@ func (h *history) pollNow() {
 
 // randomClusterCapacity changes the capacity of the other dispatchers and the
 // shares.
-func (h *history) randomClusterCapacity() event.Event {
-	ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+func (h *history) randomClusterCapacity() Event {
+	ev := ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 	for _, typ := range referenceTypes {
 		smaller, larger := h.rng.IntN(4), h.rng.IntN(4)
 		if own, _ := h.reference.capacity(typ); smaller+larger > 0 {
@@ -105,19 +104,19 @@ func (h *history) remoteRows() (rows []*claimfake.Row) {
 // randomResumeOffer connects a worker that offers to resume jobs. The offer is
 // correct, or has an earlier attempt, a wrong fingerprint, or a slot that does
 // not support the type.
-func (h *history) randomResumeOffer() event.Event {
+func (h *history) randomResumeOffer() Event {
 	rows := h.remoteRows()
 	if len(rows) == 0 {
 		return h.randomRegistration()
 	}
 	h.nextSess++
 	h.sessions = append(h.sessions, h.nextSess)
-	ev := event.Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
+	ev := Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
 	for range min(len(rows), 1+h.rng.IntN(3)) {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
 		rows = slices.Delete(rows, i, i+1)
-		p := event.ResumeOffer{
+		p := ResumeOffer{
 			Job:     r.ID,
 			Attempt: r.Attempt,
 			From:    r.Session,
@@ -188,7 +187,7 @@ func (h *history) disturbAdopt() bool {
 	req := h.queue[i].(*effect.Adopt).Request
 	h.note("%v adoption %v", v, req.Jobs)
 	h.queue = slices.Delete(h.queue, i, i+1)
-	h.feed(event.Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
+	h.feed(Adopted{Request: req, Result: contract.AdoptResult{Verdict: v}})
 	return true
 }
 
@@ -202,11 +201,11 @@ func (h *history) restart() {
 			before[e.Job] = *h.table.Row(e.Job)
 		}
 	}
-	h.feed(event.Drained{})
+	h.feed(Drained{})
 	h.answerAll()
-	h.feed(event.HandedOver{})
+	h.feed(HandedOver{})
 	for _, s := range h.sessions {
-		h.feed(event.Unregistered{Session: s})
+		h.feed(Unregistered{Session: s})
 	}
 	h.answerAll()
 	require.True(h.t, h.core.Idle(), "seed %d: jobs are in hand after the hand-over; history:\n%v", h.seed, h.log)

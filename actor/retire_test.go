@@ -8,9 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -29,13 +27,13 @@ type stepper struct {
 }
 
 func newStepper(t *testing.T, work int) *stepper {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Limits.StepWork = work
 	cfg.Resume = time.Minute
 	return &stepper{t: t, core: New(cfg)}
 }
 
-func (s *stepper) step(ev event.Event) {
+func (s *stepper) step(ev Event) {
 	s.now++
 	s.fx = s.core.Step(s.now, ev, nil)
 	require.NoError(s.t, s.core.Check())
@@ -52,7 +50,7 @@ func (s *stepper) step(ev event.Event) {
 func (s *stepper) finishWork() (steps int) {
 	for s.core.hasWorkLeft() || s.core.firstAlarm() <= s.now {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
-		s.step(event.Tick{})
+		s.step(Tick{})
 		steps++
 	}
 	return steps
@@ -61,7 +59,7 @@ func (s *stepper) finishWork() (steps int) {
 // register adds slots of a session. left says which of the types a slot does not
 // support.
 func (s *stepper) register(id dispatcherd.SessionID, slots, types int, left func(slot int) int) {
-	ev := event.Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
+	ev := Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
 	for i := range slots {
 		s.lastSlot++
 		slot := dispatcherd.Slot{ID: s.lastSlot, Number: int32(i)}
@@ -81,7 +79,7 @@ func none(int) int { return -1 }
 func typeName(k int) string { return fmt.Sprintf("t%04d", k) }
 
 func (s *stepper) request(id dispatcherd.JobID, typ int) {
-	s.step(event.Requested{Job: -id, Type: typeName(typ), Wait: true})
+	s.step(Requested{Job: -id, Type: typeName(typ), Wait: true})
 }
 
 func TestLargeSessionIsRemovedInBoundedSteps(t *testing.T) {
@@ -89,7 +87,7 @@ func TestLargeSessionIsRemovedInBoundedSteps(t *testing.T) {
 	s.register(1, 100, 301, func(slot int) int { return slot })
 	s.register(2, 1, 301, none)
 	s.most = 0
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 3*2000, "a part of a step may exceed its budget by one slot")
 	require.Equal(t, 1, s.core.index.Len())
@@ -101,7 +99,7 @@ func TestSlotsOfAnEndedSessionGetNoJobWhileTheyAreRemoved(t *testing.T) {
 	s := newStepper(t, 2000)
 	s.register(1, 100, 301, func(slot int) int { return slot })
 	s.register(2, 1, 302, none) // more types than the slots of session 1, so it comes last
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	require.NotEmpty(t, s.core.retired)
 	s.request(1, 7)
 	require.NotEmpty(t, s.core.retired)
@@ -120,7 +118,7 @@ func TestJobsOfAnEndedSessionAreHandledInBoundedSteps(t *testing.T) {
 	}
 	require.Len(t, s.started, 200)
 	s.most = 0
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	require.Greater(t, s.finishWork(), 10)
 	require.Less(t, s.most, 4*100)
 	require.Equal(t, 200, s.core.quotas.Requests.Held())
@@ -138,12 +136,12 @@ func TestJobOfAnEndedSessionMayBeResumedBeforeItIsHandled(t *testing.T) {
 	for i := range 200 {
 		s.request(dispatcherd.JobID(i+1), i%3)
 	}
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	last := s.core.lost[len(s.core.lost)-1]
 	j := s.core.slots[last.slot].job
 	j.fingerprint = 1 << 16
 	s.lastSlot++
-	s.step(event.Registered{Session: 2, Worker: "w", Fingerprint: 2 << 16, Offers: []event.ResumeOffer{{
+	s.step(Registered{Session: 2, Worker: "w", Fingerprint: 2 << 16, Offers: []ResumeOffer{{
 		Job: j.id, Mode: dispatcherd.OnDemand, Attempt: j.attempt, From: 1 << 16,
 		Slot: dispatcherd.Slot{ID: s.lastSlot, Types: []string{s.core.index.Name(j.Type)}},
 	}}})
@@ -158,13 +156,13 @@ func TestTimeoutOfAJobWhoseSessionHasEndedIsHarmless(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 200, 3, none)
 	for i := range 200 {
-		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Deadline: 10 * time.Second})
+		s.step(Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Deadline: 10 * time.Second})
 	}
 	s.now = 10_300 // all deadlines have passed
-	s.step(event.Tick{})
+	s.step(Tick{})
 	s.finishWork()
 	s.now = 20_500 // the worker has ignored the cancels
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	s.finishWork()
 	require.Zero(t, s.core.index.Len())
 	require.Len(t, s.core.jobs, s.core.quotas.Requests.Held())
@@ -188,13 +186,13 @@ func TestPlacementContinuesInTheNextStepInTheSameOrder(t *testing.T) {
 func TestDeadlinesOfManyRequestsAreHandledInBoundedSteps(t *testing.T) {
 	s := newStepper(t, 100)
 	for i := range 200 {
-		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, Deadline: time.Second})
+		s.step(Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, Deadline: time.Second})
 	}
 	s.now, s.most = 2000, 0
 	steps := 0
 	for ; s.core.quotas.Requests.Held() > 0; steps++ {
 		require.LessOrEqual(t, s.core.NextWake(), s.now+1)
-		s.step(event.Tick{})
+		s.step(Tick{})
 	}
 	require.Greater(t, steps, 15)
 	require.Less(t, s.most, 3*100)
@@ -203,7 +201,7 @@ func TestDeadlinesOfManyRequestsAreHandledInBoundedSteps(t *testing.T) {
 func TestClusterCapacityReachesEveryTypeInBoundedSteps(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 1, 200, none)
-	ev := event.ClusterCapacity{Capacity: map[string]int{}}
+	ev := ClusterCapacity{Capacity: map[string]int{}}
 	for k := range 200 {
 		ev.Capacity[typeName(k)] = 7
 	}
@@ -225,7 +223,7 @@ func TestWelcomeWaitsForTheLastPortionOfTheOffers(t *testing.T) {
 		return n
 	}
 	for i := range 3 {
-		s.step(event.Registered{Session: 1, Worker: "w", Fingerprint: 1 << 16, MoreOffers: i < 2, Offers: []event.ResumeOffer{{
+		s.step(Registered{Session: 1, Worker: "w", Fingerprint: 1 << 16, MoreOffers: i < 2, Offers: []ResumeOffer{{
 			Job: dispatcherd.JobID(-1 - i), Mode: dispatcherd.OnDemand, Attempt: 1, From: 2 << 16,
 			Slot: dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"a"}},
 		}}})
@@ -255,8 +253,8 @@ func TestForgottenTypesCountAsWork(t *testing.T) {
 	for i := range 200 {
 		slots = append(slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{typeName(i)}})
 	}
-	s.step(event.Registered{Session: 1, Worker: "w", Slots: slots})
-	s.step(event.Unregistered{Session: 1})
+	s.step(Registered{Session: 1, Worker: "w", Slots: slots})
+	s.step(Unregistered{Session: 1})
 	require.Greater(t, s.finishWork(), 15)
 	require.Zero(t, s.core.quotas.Types.Held())
 }
@@ -266,25 +264,25 @@ func TestForgottenTypesCountAsWork(t *testing.T) {
 func TestCapacityWaitsFollowTheSlotsOfTheirType(t *testing.T) {
 	s := newStepper(t, 100)
 	for i := range 200 {
-		s.step(event.Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, CapacityWait: time.Second, Deadline: time.Minute})
+		s.step(Requested{Job: -dispatcherd.JobID(i + 1), Type: typeName(0), Wait: true, CapacityWait: time.Second, Deadline: time.Minute})
 	}
 	s.now, s.most = 900, 0
 	busy := dispatcherd.Slot{ID: 1, Types: []string{typeName(0)}}
-	s.step(event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{busy}})
+	s.step(Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{busy}})
 	s.now = 1500
-	s.step(event.Tick{})
+	s.step(Tick{})
 	s.finishWork()
 	require.Equal(t, 199, s.core.quotas.Requests.Held(), "no request is answered")
 	require.EqualValues(t, 60_001, s.core.jobs[-1].deadline, "it runs")
 	s.now = 1999
-	s.step(event.Unregistered{Session: 1})
+	s.step(Unregistered{Session: 1})
 	s.finishWork()
 	s.now = 2900
-	s.step(event.Tick{})
+	s.step(Tick{})
 	s.finishWork()
 	require.Equal(t, 200, s.core.quotas.Requests.Held())
 	s.now = 3100
-	s.step(event.Tick{})
+	s.step(Tick{})
 	s.finishWork()
 	require.EqualValues(t, 200, s.core.Stats().Unsupported, "also the one that had started")
 	require.Less(t, s.most, 4*100)
@@ -299,7 +297,7 @@ func TestTypesWithoutSlotAreMadeCleanInTheNextStep(t *testing.T) {
 	}
 	s.finishWork()
 	require.Equal(t, []dispatcherd.JobID{-1}, s.started)
-	s.step(event.Released{Session: 1, Results: []event.Result{{Job: -1, Attempt: 1, OK: true}}})
+	s.step(Released{Session: 1, Results: []Result{{Job: -1, Attempt: 1, OK: true}}})
 	require.Equal(t, []dispatcherd.JobID{-1, -2}, s.started)
 	require.True(t, s.core.hasWorkLeft())
 	require.Equal(t, 1, s.finishWork())

@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -28,9 +26,9 @@ func fetchOf(fx []effect.Effect) *contract.FetchRequest {
 // rounds. So every type is read even if notifications arrive during every
 // fetch.
 func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
-	core := New(config.Default())
+	core := New(DefaultConfig())
 	const types = 1000
-	register := event.Registered{Session: 1}
+	register := Registered{Session: 1}
 	for i := range types {
 		register.Slots = append(register.Slots,
 			dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{fmt.Sprintf("t%03d", i)}})
@@ -43,8 +41,8 @@ func TestNotificationsDuringEveryFetchStarveNoType(t *testing.T) {
 		for _, l := range request.Lanes {
 			asked[l.Type]++
 		}
-		core.Step(now, event.Notified{}, nil)
-		fx = core.Step(now, event.Fetched{Request: request, Result: contract.FetchResult{DBNow: int64(now) * 1000}}, nil)
+		core.Step(now, Notified{}, nil)
+		fx = core.Step(now, Fetched{Request: request, Result: contract.FetchResult{DBNow: int64(now) * 1000}}, nil)
 	}
 	require.Len(t, asked, types)
 	for name, n := range asked {

@@ -3,11 +3,10 @@ package actor
 import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-func (c *Core) handleRegistered(ev event.Registered) {
+func (c *Core) handleRegistered(ev Registered) {
 	if _, ended := c.disconnected[ev.Session]; ended {
 		return // if a job were sent to such a slot, the end of the connection would count as a crash
 	}
@@ -30,7 +29,7 @@ func (c *Core) handleRegistered(ev event.Registered) {
 	}
 }
 
-func (c *Core) handleUnregistered(ev event.Unregistered) {
+func (c *Core) handleUnregistered(ev Unregistered) {
 	delete(c.disconnected, ev.Session)
 	if s := c.sessions[ev.Session]; s != nil {
 		c.endSession(s, false)
@@ -184,7 +183,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	return ref
 }
 
-func (c *Core) handleWithdrew(ev event.Withdrew) {
+func (c *Core) handleWithdrew(ev Withdrew) {
 	s := c.sessions[ev.Session]
 	if s == nil {
 		return

@@ -1,7 +1,6 @@
 package actor
 
 import (
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
@@ -15,7 +14,7 @@ type userQuotas struct {
 }
 
 // newUserQuotas returns the quotas of the limits.
-func newUserQuotas(l config.Limits) userQuotas {
+func newUserQuotas(l Limits) userQuotas {
 	return userQuotas{quota.New(l.Slots), quota.New(l.SlotTypes), quota.New(l.Types), quota.New(l.Requests), quota.New(MaxLogs)}
 }
 

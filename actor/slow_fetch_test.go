@@ -7,9 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -20,12 +18,12 @@ import (
 // arrived at 0. The fetch of the unread rows has been in flight for longer than
 // Config.Patience.
 func slowFetch(t *testing.T, now timing.Instant) (core *Core, inFlight *contract.FetchRequest, late timing.Instant) {
-	core = New(config.Default())
-	fx := core.Step(now, event.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"new", "old"}}}}, nil)
+	core = New(DefaultConfig())
+	fx := core.Step(now, Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"new", "old"}}}}, nil)
 	answer := func(first dispatcherd.JobID) []effect.Effect {
 		request := fetchOf(fx)
 		require.NotNil(t, request)
-		return core.Step(now, event.Fetched{Request: request, Result: rowsOfOld(request, now, first)}, nil)
+		return core.Step(now, Fetched{Request: request, Result: rowsOfOld(request, now, first)}, nil)
 	}
 	fx = answer(1)
 	inFlight = fetchOf(fx)
@@ -33,14 +31,14 @@ func slowFetch(t *testing.T, now timing.Instant) (core *Core, inFlight *contract
 	for range 2 {
 		e := one[*effect.Claim](t, fx)
 		fx = core.Step(now,
-			event.Claimed{Request: e.Request, Result: contract.ClaimResult{Won: []contract.Won{core.wonAsPlaced(e.Request.IDs[0])}}},
+			Claimed{Request: e.Request, Result: contract.ClaimResult{Won: []contract.Won{core.wonAsPlaced(e.Request.IDs[0])}}},
 			nil)
 		send := one[*effect.Send](t, fx)
-		fx = core.Step(now, event.Released{Session: 1, Results: []event.Result{{Job: send.Job, Attempt: 1, OK: true}}}, nil)
+		fx = core.Step(now, Released{Session: 1, Results: []Result{{Job: send.Job, Attempt: 1, OK: true}}}, nil)
 	}
 	require.Empty(t, only[*effect.Claim](fx), "the cache is empty")
-	late = now.After(config.Default().Patience)
-	core.Step(late, event.Tick{}, nil)
+	late = now.After(DefaultConfig().Patience)
+	core.Step(late, Tick{}, nil)
 	return core, inFlight, late
 }
 
@@ -73,16 +71,16 @@ func TestSlowFetchDoesNotLengthenTheOvertakingWindow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			arrival := timing.Instant(c.age.Milliseconds())
-			core, inFlight, late := slowFetch(t, arrival-timing.Instant(config.Default().Patience.Milliseconds()))
+			core, inFlight, late := slowFetch(t, arrival-timing.Instant(DefaultConfig().Patience.Milliseconds()))
 			require.Equal(t, arrival, late)
-			fx := core.Step(arrival, event.Requested{Job: -1, Type: "new", Priority: dispatcherd.MaxPriority}, nil)
+			fx := core.Step(arrival, Requested{Job: -1, Type: "new", Priority: dispatcherd.MaxPriority}, nil)
 			if c.passes {
 				require.Equal(t, dispatcherd.JobID(-1), one[*effect.Started](t, fx).Job)
 				return
 			}
 			require.Empty(t, only[*effect.Started](fx))
 			require.NoError(t, core.Check())
-			fx = core.Step(arrival, event.Fetched{Request: inFlight, Result: rowsOfOld(inFlight, arrival, 3)}, nil)
+			fx = core.Step(arrival, Fetched{Request: inFlight, Result: rowsOfOld(inFlight, arrival, 3)}, nil)
 			require.Equal(t, []dispatcherd.JobID{3}, one[*effect.Claim](t, fx).Request.IDs)
 		})
 	}
@@ -92,7 +90,7 @@ func TestSlowFetchDoesNotLengthenTheOvertakingWindow(t *testing.T) {
 func TestRequestsPassUnreadRowsAfterAFailedFetch(t *testing.T) {
 	window, _ := scoring.Default().Window()
 	core, inFlight, late := slowFetch(t, 2*timing.Instant(window.Milliseconds()))
-	require.Empty(t, only[*effect.Started](core.Step(late, event.Requested{Job: -1, Type: "new"}, nil)))
-	fx := core.Step(late, event.Fetched{Request: inFlight, Result: contract.FetchResult{Verdict: contract.Refused}}, nil)
+	require.Empty(t, only[*effect.Started](core.Step(late, Requested{Job: -1, Type: "new"}, nil)))
+	fx := core.Step(late, Fetched{Request: inFlight, Result: contract.FetchResult{Verdict: contract.Refused}}, nil)
 	require.Equal(t, dispatcherd.JobID(-1), one[*effect.Started](t, fx).Job)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -21,7 +20,7 @@ func (h *history) compareMidRun() {
 	h.backdate = false // only a poll finds the hidden rows
 	for range h.rng.IntN(3) {
 		h.randomInsert()
-		var events []event.Event
+		var events []Event
 		if len(h.running) > 0 {
 			events = append(events, h.randomRelease())
 		}
@@ -30,7 +29,7 @@ func (h *history) compareMidRun() {
 	ms := h.pause(200_000)
 	h.now += timing.Instant(ms)
 	h.table.now += ms * 1000
-	var calls []event.Event
+	var calls []Event
 	for range 1 + h.rng.IntN(4) {
 		calls = append(calls, h.randomRequest())
 	}
@@ -43,21 +42,21 @@ func (h *history) compareMidRun() {
 // decideOnly handles events at one instant and compares the decisions with the
 // reference. Claims stay in flight; further rows are collected for the next
 // claim.
-func (h *history) decideOnly(events ...event.Event) {
+func (h *history) decideOnly(events ...Event) {
 	fresh := map[string]bool{}
 	for _, ev := range events {
-		if call, ok := ev.(event.Requested); ok && call.Session == 0 { // a pinned request does not preempt
+		if call, ok := ev.(Requested); ok && call.Session == 0 { // a pinned request does not preempt
 			fresh[call.Type] = true
 		}
 	}
 	h.hold = true
 	h.pollForHidden()
-	h.feed(event.Together{Events: append(events, event.Listening{On: true})})
+	h.feed(Together{Events: append(events, Listening{On: true})})
 	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.Adopt]) {
 	}
 	h.hold = false
 	h.reference.decide(int64(h.now), h.table.now/1000, fresh)
-	h.feed(event.Tick{})
+	h.feed(Tick{})
 	for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) {
 	}
 	want := map[dispatcherd.SlotID]dispatcherd.JobID{}

@@ -5,22 +5,21 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func (c *Core) handleSpawn(ev event.Event) {
+func (c *Core) handleSpawn(ev Event) {
 	switch ev := ev.(type) {
-	case event.SpawnRequested:
+	case SpawnRequested:
 		c.handleSpawnRequested(ev)
-	case event.Spawned:
+	case Spawned:
 		c.handleSpawned(ev)
 	}
 }
 
 // handleSpawnRequested queues a request of a session that runs the parent. The statement
 // checks again whether the attempt runs, because the attempt may end meanwhile.
-func (c *Core) handleSpawnRequested(ev event.SpawnRequested) {
+func (c *Core) handleSpawnRequested(ev SpawnRequested) {
 	r := ev.Request
 	j := c.jobs[r.Parent]
 	switch {
@@ -55,7 +54,7 @@ func (c *Core) answerSpawn(r *contract.SpawnRequest, result contract.SpawnResult
 	}
 }
 
-func (c *Core) handleSpawned(ev event.Spawned) {
+func (c *Core) handleSpawned(ev Spawned) {
 	c.spawns.remove(ev.Request)
 	c.answerSpawn(ev.Request, ev.Result)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/slotindex"
@@ -13,7 +12,7 @@ import (
 // Step handles one event at one instant and appends the effects to fx. The effects
 // are valid until the next Step. Step never waits and never fails. If the instant
 // is before the previous one, Step uses the previous one.
-func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []effect.Effect {
+func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.Effect {
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
@@ -24,7 +23,7 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 	c.executeOrders()
 	c.announceStop()
 	c.apply(ev)
-	t, ok := ev.(event.Together)
+	t, ok := ev.(Together)
 	decide := !ok || !t.Hold
 	if decide {
 		c.expire()
@@ -42,71 +41,71 @@ func (c *Core) Step(now timing.Instant, ev event.Event, fx []effect.Effect) []ef
 
 // apply handles one event. The cases of frequent types are first. A caller may pass
 // frequent events by pointer to reuse their memory.
-func (c *Core) apply(ev event.Event) {
+func (c *Core) apply(ev Event) {
 	switch ev := ev.(type) {
-	case event.Released:
+	case Released:
 		c.handleReleased(ev)
-	case *event.Released:
+	case *Released:
 		c.handleReleased(*ev)
-	case event.Claimed:
+	case Claimed:
 		c.handleClaimed(ev)
-	case *event.Claimed:
+	case *Claimed:
 		c.handleClaimed(*ev)
-	case event.Fetched:
+	case Fetched:
 		c.handleFetched(ev)
-	case *event.Fetched:
+	case *Fetched:
 		c.handleFetched(*ev)
-	case event.Loaded:
+	case Loaded:
 		c.handleLoaded(ev)
-	case event.Finished:
+	case Finished:
 		c.handleFinished(ev)
-	case *event.Finished:
+	case *Finished:
 		c.handleFinished(*ev)
-	case event.Requested:
+	case Requested:
 		c.handleRequested(ev)
-	case event.Tick:
-	case event.Notified:
+	case Tick:
+	case Notified:
 		c.backlog.Notified()
-	case event.Announced:
+	case Announced:
 		c.handleAnnounced(ev)
-	case event.Admitted:
+	case Admitted:
 		c.handleAdmitted(ev)
-	case event.Reported:
+	case Reported:
 		c.handleReported(ev)
-	case event.Together:
+	case Together:
 		for _, e := range ev.Events {
 			c.apply(e)
 			c.sweep()
 		}
-	case event.SpawnRequested, event.Spawned:
+	case SpawnRequested, Spawned:
 		c.handleSpawn(ev)
-	case event.Abandoned:
+	case Abandoned:
 		c.handleAbandoned(ev)
-	case event.Registered:
+	case Registered:
 		c.handleRegistered(ev)
-	case event.Unregistered:
+	case Unregistered:
 		c.handleUnregistered(ev)
-	case event.Withdrew:
+	case Withdrew:
 		c.handleWithdrew(ev)
-	case event.Listening:
+	case Listening:
 		c.backlog.ListenerChanged(ev.On)
-	case event.CancelRequested:
+	case CancelRequested:
 		c.handleCancelRequested(ev)
-	case event.GateSet:
+	case GateSet:
 		c.backlog.GateAnswered(ev.Subscribed, ev.Verdict)
-	case event.Disowned:
+	case Disowned:
 		c.handleDisowned()
-	case event.Owned:
+	case Owned:
 		c.handleOwned()
-	case event.ClusterCapacity, event.DurationsRead:
+	case ClusterCapacity, DurationsRead:
 		c.handleOthers(ev)
-	case event.Adopted:
+	case Adopted:
 		c.handleAdopted(ev)
-	case event.Drained:
+	case Drained:
 		c.handleDrained()
-	case event.Interrupted:
+	case Interrupted:
 		c.handleInterrupted()
-	case event.HandedOver:
+	case HandedOver:
 		c.handleHandedOver()
 	default:
 		panic(fmt.Sprintf("actor: unknown event %T", ev))
@@ -134,16 +133,16 @@ func (c *Core) NextWake() timing.Instant {
 }
 
 // handleOthers handles what other dispatchers have and have learned.
-func (c *Core) handleOthers(ev event.Event) {
+func (c *Core) handleOthers(ev Event) {
 	switch ev := ev.(type) {
-	case event.ClusterCapacity:
+	case ClusterCapacity:
 		c.handleClusterCapacity(ev)
-	case event.DurationsRead:
+	case DurationsRead:
 		c.durations.Read(ev.Own, ev.Others)
 	}
 }
 
-func (c *Core) handleClusterCapacity(ev event.ClusterCapacity) {
+func (c *Core) handleClusterCapacity(ev ClusterCapacity) {
 	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
 	c.restated, c.restateTo = 0, len(c.types)
 	c.restate()
@@ -177,11 +176,11 @@ func (c *Core) flushGate() {
 	}
 }
 
-func (c *Core) handleFetched(ev event.Fetched) {
+func (c *Core) handleFetched(ev Fetched) {
 	c.backlog.Fetched(ev.Request, ev.Result)
 }
 
-func (c *Core) handleAdmitted(ev event.Admitted) {
+func (c *Core) handleAdmitted(ev Admitted) {
 	for i := range ev.Rows {
 		if r := &ev.Rows[i]; c.jobs[r.Key.ID] == nil {
 			c.backlog.RowAdmitted(r)
@@ -189,6 +188,6 @@ func (c *Core) handleAdmitted(ev event.Admitted) {
 	}
 }
 
-func (c *Core) handleAnnounced(ev event.Announced) {
+func (c *Core) handleAnnounced(ev Announced) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs[ev.Row.Key.ID] == nil)
 }

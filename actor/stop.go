@@ -5,10 +5,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
-func (c *Core) handleCancelRequested(ev event.CancelRequested) {
+func (c *Core) handleCancelRequested(ev CancelRequested) {
 	for _, id := range ev.Jobs {
 		if j := c.jobs[id]; j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
 			c.tellToStop(j, cancelled)
@@ -16,7 +15,7 @@ func (c *Core) handleCancelRequested(ev event.CancelRequested) {
 	}
 }
 
-func (c *Core) handleAbandoned(ev event.Abandoned) {
+func (c *Core) handleAbandoned(ev Abandoned) {
 	j := c.jobs[ev.Job]
 	if j == nil || j.mode != dispatcherd.OnDemand {
 		return
@@ -90,7 +89,7 @@ func (c *Core) hangUp(j *job) {
 	c.detachAll(s, j)
 	if j.state == stateStopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
-		c.end(j, c.outcome(j, &event.Result{Error: reason}))
+		c.end(j, c.outcome(j, &Result{Error: reason}))
 	}
 	c.disconnect(s)
 }

@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -68,7 +66,7 @@ const (
 )
 
 func newOverload(t *testing.T, limit time.Duration) *overload {
-	cfg := config.Default()
+	cfg := DefaultConfig()
 	cfg.Weights.OnDemandCap = limit
 	cfg.Limits.Requests = 1 << 30
 	o := &overload{
@@ -79,7 +77,7 @@ func newOverload(t *testing.T, limit time.Duration) *overload {
 	w, bounded := capped.Window()
 	require.True(t, bounded)
 	o.window = timing.Instant(w.Milliseconds())
-	ev := event.Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: rareSlot, Types: []string{"common", "rare"}}}}
+	ev := Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: rareSlot, Types: []string{"common", "rare"}}}}
 	for i := 2; i <= o.slots; i++ {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i), Number: int32(i), Types: []string{"common"}})
 	}
@@ -87,24 +85,24 @@ func newOverload(t *testing.T, limit time.Duration) *overload {
 	return o
 }
 
-func (o *overload) feed(ev event.Event) {
+func (o *overload) feed(ev Event) {
 	for _, e := range kept(o.core.Step(o.now, ev, nil)) {
 		switch e := e.(type) {
 		case *effect.Send:
 			o.start(e)
 		case *effect.Fetch:
-			o.feed(event.Fetched{Request: e.Request, Result: o.fetch(e.Request)})
+			o.feed(Fetched{Request: e.Request, Result: o.fetch(e.Request)})
 		case *effect.Claim:
 			res := contract.ClaimResult{}
 			for _, id := range e.Request.IDs {
 				res.Won = append(res.Won, o.core.wonAsPlaced(id))
 			}
 			o.rows = nil
-			o.feed(event.Claimed{Request: e.Request, Result: res})
+			o.feed(Claimed{Request: e.Request, Result: res})
 		case *effect.Finish:
-			o.feed(event.Finished{Request: e.Request})
+			o.feed(Finished{Request: e.Request})
 		case *effect.SetGate:
-			o.feed(event.GateSet{Subscribed: e.Subscribed})
+			o.feed(GateSet{Subscribed: e.Subscribed})
 		case *effect.Answer:
 			require.Equal(o.t, effect.AnswerDone, e.Kind, "%v", e)
 		}
@@ -152,7 +150,7 @@ func (o *overload) until(end timing.Instant, every float64, stop func() bool) {
 		if i := o.over(); i >= 0 {
 			e := o.running[i]
 			o.running, o.ends = append(o.running[:i], o.running[i+1:]...), append(o.ends[:i], o.ends[i+1:]...)
-			o.feed(event.Released{Session: 1, Results: []event.Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
+			o.feed(Released{Session: 1, Results: []Result{{Job: e.Job, Attempt: e.Attempt, OK: true}}})
 		} else if float64(o.now) > next {
 			next += every
 			o.request()
@@ -172,7 +170,7 @@ func (o *overload) over() int {
 func (o *overload) request() {
 	o.lastID--
 	o.waiting++
-	ev := event.Requested{Job: dispatcherd.JobID(o.lastID), Type: "common", Priority: dispatcherd.Priority(o.rng.IntN(11))}
+	ev := Requested{Job: dispatcherd.JobID(o.lastID), Type: "common", Priority: dispatcherd.Priority(o.rng.IntN(11))}
 	if o.rng.IntN(5) == 0 {
 		ev.Type = "rare"
 	}
@@ -185,7 +183,7 @@ func (o *overload) insert() {
 	o.straggler++
 	o.since, o.started, o.late, o.overtakers = o.now, false, 0, 0
 	o.rows = []contract.Key{{RunAt: int64(o.now) * 1000, ID: o.straggler}}
-	o.feed(event.Notified{})
+	o.feed(Notified{})
 }
 
 // every returns the time between two requests at a load.

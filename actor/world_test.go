@@ -12,9 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -44,7 +42,7 @@ type dispatcher struct {
 	name         string
 	id           int
 	core         *Core
-	cfg          config.Config
+	cfg          Config
 	sessions     map[string]dispatcherd.SessionID
 	workers      map[dispatcherd.SessionID]string
 	types        map[dispatcherd.SessionID]int // next slot number
@@ -69,7 +67,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) use(name string) {
 	d := w.dispatchers[name]
 	if d == nil {
-		cfg := config.Default()
+		cfg := DefaultConfig()
 		cfg.Seed = [2]uint64{1, uint64(len(w.dispatchers))}
 		cfg.Resume = 30 * time.Second
 		cfg.Poll = time.Hour // scenarios notify explicitly; scenarios about polling change this
@@ -86,7 +84,7 @@ func (w *world) use(name string) {
 
 // step gives the core an event. It queues the statements and prints the other
 // effects.
-func (w *world) step(ev event.Event) {
+func (w *world) step(ev Event) {
 	d := w.at
 	for _, e := range kept(d.core.Step(w.now, ev, nil)) {
 		switch e := e.(type) {
@@ -130,21 +128,21 @@ func (w *world) answer(i int, v contract.Verdict) {
 			res = w.table.fetch(e.Request)
 		}
 		w.printFetch(e.Request, res)
-		w.step(event.Fetched{Request: e.Request, Result: res})
+		w.step(Fetched{Request: e.Request, Result: res})
 	case *effect.Claim:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.claim(d.id, e.Request)
 		}
 		w.printClaim("claim", e.Request, res)
-		w.step(event.Claimed{Request: e.Request, Result: res})
+		w.step(Claimed{Request: e.Request, Result: res})
 	case *effect.Resolve:
 		res := contract.ClaimResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.resolve(d.id, e.Request)
 		}
 		w.printClaim("resolve", e.Request, res)
-		w.step(event.Claimed{Request: e.Request, Result: res})
+		w.step(Claimed{Request: e.Request, Result: res})
 	case *effect.Load:
 		if v != contract.OK {
 			d.pending = append(d.pending, e)
@@ -152,24 +150,24 @@ func (w *world) answer(i int, v contract.Verdict) {
 		}
 		res := w.table.load(d.id, e.Request)
 		w.printLoad(res)
-		w.step(event.Loaded{Result: res})
+		w.step(Loaded{Result: res})
 	case *effect.Adopt:
 		res := contract.AdoptResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.adopt(d.id, e.Request)
 		}
 		w.printAdopt(e.Request, res)
-		w.step(event.Adopted{Request: e.Request, Result: res})
+		w.step(Adopted{Request: e.Request, Result: res})
 	case *effect.Finish:
 		res := contract.FinishResult{Verdict: v}
 		if v == contract.OK {
 			res = w.table.finish(d.id, e.Request)
 		}
 		w.printFinish(e.Request, res)
-		w.step(event.Finished{Request: e.Request, Result: res})
+		w.step(Finished{Request: e.Request, Result: res})
 	case *effect.Spawn:
 		w.printf("insert children of %s, request %d: %v", w.name(e.Request.Parent), e.Request.Number, v)
-		w.step(event.Spawned{Request: e.Request, Result: map[contract.Verdict]contract.SpawnResult{
+		w.step(Spawned{Request: e.Request, Result: map[contract.Verdict]contract.SpawnResult{
 			contract.OK:      {IDs: []dispatcherd.JobID{91, 92}},
 			contract.Refused: {Rule: dispatcherd.RuleDatabaseAnswers, Reason: "refused"},
 			contract.Unknown: {Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "lost"},
@@ -178,7 +176,7 @@ func (w *world) answer(i int, v contract.Verdict) {
 		if w.printed["set-gate"] {
 			w.printf("set gate subscribed=%t: %v", e.Subscribed, v)
 		}
-		w.step(event.GateSet{Subscribed: e.Subscribed, Verdict: v})
+		w.step(GateSet{Subscribed: e.Subscribed, Verdict: v})
 	}
 }
 
@@ -192,7 +190,7 @@ func (w *world) advance(d time.Duration) {
 		}
 		w.table.now += int64(next-w.now) * 1000
 		w.now = next
-		w.step(event.Tick{})
+		w.step(Tick{})
 		w.answerAll()
 		if w.now >= end {
 			return

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // A daemon with one worker has run a job with a key, a tick and a flow. Then nothing happens for half a minute. Postgres counts its own
@@ -18,7 +18,7 @@ func TestIdleDaemonMakesAtMostTwoCommitsPerSecond(t *testing.T) {
 	}
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.Core.Retry = config.Default().Retry
+	cfg.Core.Retry = actor.DefaultConfig().Retry
 	cfg.Lease, cfg.Heartbeat, cfg.CountPending = 30*time.Second, time.Second, 0
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))

@@ -25,7 +25,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -97,7 +96,7 @@ func newWorldOn(t *testing.T, dsn string) *world {
 
 // config is a daemon with shorter retry and failure detection times than the default.
 func (w *world) config(name string) daemon.Config {
-	core := config.Default()
+	core := actor.DefaultConfig()
 	core.Seed = daemon.NewSeed()
 	core.Retry = timing.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	return daemon.Config{

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -167,19 +166,19 @@ type Answer struct {
 // Report passes on a report about a running attempt.
 type Report struct {
 	effect
-	event.Report
+	contract.Report
 
 	Mode dispatcherd.Mode
 }
 
-// Fetch asks Postgres for candidates. The answer is event.Fetched.
+// Fetch asks Postgres for candidates. The answer is actor.Fetched.
 type Fetch struct {
 	effect
 
 	Request *contract.FetchRequest
 }
 
-// Claim asks Postgres for rows. The answer is event.Claimed.
+// Claim asks Postgres for rows. The answer is actor.Claimed.
 type Claim struct {
 	effect
 
@@ -187,14 +186,14 @@ type Claim struct {
 }
 
 // Resolve asks Postgres which rows a claim with an unknown outcome has won. The
-// answer is event.Claimed.
+// answer is actor.Claimed.
 type Resolve struct {
 	effect
 
 	Request *contract.ClaimRequest
 }
 
-// Load asks for the payloads of rows that a claim took. The answer is event.Loaded,
+// Load asks for the payloads of rows that a claim took. The answer is actor.Loaded,
 // once or for a part of the rows at a time. The performer repeats what Postgres does
 // not answer.
 type Load struct {
@@ -203,7 +202,7 @@ type Load struct {
 	Request *contract.LoadRequest
 }
 
-// Finish ends attempts in Postgres. The answer is event.Finished.
+// Finish ends attempts in Postgres. The answer is actor.Finished.
 type Finish struct {
 	effect
 
@@ -211,21 +210,21 @@ type Finish struct {
 }
 
 // Adopt asks Postgres for rows that workers offered to resume. The answer is
-// event.Adopted.
+// actor.Adopted.
 type Adopt struct {
 	effect
 
 	Request *contract.AdoptRequest
 }
 
-// Spawn asks Postgres to insert children of a running job. The answer is event.Spawned.
+// Spawn asks Postgres to insert children of a running job. The answer is actor.Spawned.
 type Spawn struct {
 	effect
 
 	Request *contract.SpawnRequest
 }
 
-// SetGate sets whether producers send notifications. The answer is event.GateSet.
+// SetGate sets whether producers send notifications. The answer is actor.GateSet.
 type SetGate struct {
 	effect
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -28,7 +28,7 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	f.cfg = daemon.Config{
 		WorkerSocket: a.OwnSocket("worker.sock"), APISocket: a.OwnSocket("api.sock"),
-		Core: config.Default(), Workers: workerproto.Limits{}.WithDefaults(), API: daemon.DefaultAPIConfig(),
+		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), API: daemon.DefaultAPIConfig(),
 		Lease: daemon.DefaultLease, KeyPatience: daemon.DefaultKeyPatience, Grace: daemon.DefaultGrace,
 		Keep:   claim.Retention{Done: daemon.DefaultKeepDone, Failed: daemon.DefaultKeepFailed},
 		Memory: daemon.DefaultMemory, DecisionLog: decisionlog.DefaultEntries,

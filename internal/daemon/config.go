@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -42,7 +41,7 @@ type Config struct {
 	// ConnectionRate is how many connections a user may open per second on each of the
 	// two sockets. 0 = DefaultConnectionRate.
 	ConnectionRate int
-	Core           config.Config
+	Core           actor.Config
 	CountPending   time.Duration // between two counts of the pending rows; 0 = backend.CountInterval
 	Workers        workerproto.Limits
 	Keep           claim.Retention // how long final rows are kept

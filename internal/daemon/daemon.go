@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -245,7 +244,7 @@ func (d *Daemon) constructAdmission() {
 // announce tells the loop of admitted rows, in portions.
 func (d *Daemon) announce(rows []contract.RowNotification) {
 	for portion := range slices.Chunk(rows, shell.Portion) {
-		d.loop.Order(event.Admitted{Rows: portion})
+		d.loop.Order(actor.Admitted{Rows: portion})
 	}
 }
 
@@ -280,7 +279,7 @@ func (d *Daemon) serveBackground(undo func()) {
 		d.services.Run(ctx)
 	})
 	d.serveAPI(ctx)
-	d.loop.Order(event.Listening{On: false}) // until the listener reports that notifications arrive
+	d.loop.Order(actor.Listening{On: false}) // until the listener reports that notifications arrive
 	if d.cfg.Listen {
 		d.ending.services.Go(func() { d.receive(ctx) })
 	}

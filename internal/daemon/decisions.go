@@ -5,7 +5,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -17,7 +16,7 @@ func (d *Daemon) observer() actor.Observer {
 		d.decisions = decisionlog.New(d.cfg.DecisionLog)
 	}
 	jobs, log, next := d.metrics.jobs, d.decisions, d.cfg.Observe
-	return func(c *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
+	return func(c *actor.Core, now timing.Instant, ev actor.Event, fx []effect.Effect) {
 		made := c.Decisions()
 		jobs.observe(made, fx)
 		if log != nil && len(made) > 0 {

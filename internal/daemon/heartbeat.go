@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -74,7 +73,7 @@ func (h *heartbeats) run(ctx context.Context) {
 // answered reports what a heartbeat found. It joins again if other dispatchers have
 // declared this dispatcher lost.
 func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult) {
-	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []event.Event { return l.HeartbeatAnswered(now, res) }))
+	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []actor.Event { return l.HeartbeatAnswered(now, res) }))
 	if res.LeaseLost {
 		h.rejoin(ctx)
 		return
@@ -102,11 +101,11 @@ func (h *heartbeats) rejoin(ctx context.Context) {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return
 	}
-	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []event.Event { return l.Joined() }))
+	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []actor.Event { return l.Joined() }))
 }
 
 // deliver passes events to the Core.
-func (h *heartbeats) deliver(events []event.Event) {
+func (h *heartbeats) deliver(events []actor.Event) {
 	for _, ev := range events {
 		h.loop.Order(ev)
 	}
@@ -167,7 +166,7 @@ func (d *Daemon) sharing() background.Service {
 			if err != nil {
 				return 0, err
 			}
-			d.loop.Order(event.DurationsRead{Own: own, Others: others})
+			d.loop.Order(actor.DurationsRead{Own: own, Others: others})
 		}
 		pauses++
 		return sharePause, nil

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -24,7 +24,7 @@ func (d *Daemon) receive(ctx context.Context) {
 			case len(n.Rows) == 0:
 				d.loop.Notify() // several of them become one event
 			case !n.Admitted:
-				d.loop.Order(event.Announced{Row: n.Rows[0]})
+				d.loop.Order(actor.Announced{Row: n.Rows[0]})
 			default:
 				d.announce(n.Rows)
 			}
@@ -35,7 +35,7 @@ func (d *Daemon) receive(ctx context.Context) {
 // listening notes whether notifications arrive.
 func (d *Daemon) listening(up bool) {
 	d.notified.Store(up)
-	d.loop.Order(event.Listening{On: up})
+	d.loop.Order(actor.Listening{On: up})
 }
 
 // askedRest is the time between two reads of the requests to cancel. Without it, a
@@ -44,7 +44,7 @@ const askedRest = 10 * time.Millisecond
 
 // cancels returns the service that tells the Core which of its jobs are to be cancelled. read returns them. The heartbeats find a request
 // whose notification was lost.
-func cancels(read func(context.Context) ([]dispatcherd.JobID, error), order func(event.Event)) background.Service {
+func cancels(read func(context.Context) ([]dispatcherd.JobID, error), order func(actor.Event)) background.Service {
 	return background.Service{Name: "cancels", Topics: contract.OperationsAsked, Rest: askedRest, Step: func(
 		ctx context.Context, _ background.Now,
 	) (time.Duration, error) {

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -23,7 +23,7 @@ func TestNotifiedCancellationsAreReadAHundredTimesPerSecond(t *testing.T) {
 		service := cancels(func(context.Context) ([]dispatcherd.JobID, error) {
 			reads++
 			return []dispatcherd.JobID{7}, nil
-		}, func(e event.Event) { cancelled += len(e.(event.CancelRequested).Jobs) })
+		}, func(e actor.Event) { cancelled += len(e.(actor.CancelRequested).Jobs) })
 		services := background.New(newServiceObserver(prometheus.NewRegistry(), zap.NewNop()), service)
 		ctx, stop := context.WithCancel(t.Context())
 		go services.Run(ctx)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
@@ -44,7 +44,7 @@ func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
 	core, lines := observer.New(zap.DebugLevel)
 	d, err := Start(t.Context(), Config{
 		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"),
-		Core: config.Default(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Heartbeat: time.Second, Listen: true,
+		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Heartbeat: time.Second, Listen: true,
 	}, zap.New(core))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -45,7 +45,7 @@ func fingerprintOf(nonce string) contract.Fingerprint {
 
 // offerResume passes the resume offers of a hello to the loop and waits for the decision.
 // It blocks this session only.
-func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, running []workerproto.Running, started *startedRuns) error {
+func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, running []workerproto.Running, started *startedRuns) error {
 	slots := make([]workerproto.Slot, len(running))
 	for i := range running {
 		slots[i] = running[i].Slot
@@ -58,7 +58,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev event.Registered, runni
 		if r.Job < 0 { // docs/reference/protocol.md: the id of a request is negative
 			mode = dispatcherd.OnDemand
 		}
-		ev.Offers = append(ev.Offers, event.ResumeOffer{
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{
 			Job: r.Job, Mode: mode, Attempt: r.Attempt, From: from, To: from.WithGeneration(r.Generation), Slot: numbered[i],
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -45,7 +44,7 @@ func (s *statements) start(ctx context.Context) func(effect.Effect) {
 	s.giveUp = giveUp
 	loads := newLoads(&s.running, s.load, func(r contract.LoadResult) {
 		s.refusedRows.loaded(r.Won)
-		s.loop.Result(event.Loaded{Result: r})
+		s.loop.Result(actor.Loaded{Result: r})
 	})
 	return func(e effect.Effect) {
 		switch e := e.(type) {
@@ -79,7 +78,7 @@ func execute[R any](ctx context.Context, s *statements, request R, statement fun
 }
 
 func (s *statements) fetch(ctx context.Context, r *contract.FetchRequest) {
-	s.loop.Result(event.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
+	s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
 }
 
 func (s *statements) claim(ctx context.Context, r *contract.ClaimRequest) {
@@ -99,7 +98,7 @@ func (s *statements) took(r *contract.ClaimRequest, result contract.ClaimResult)
 	if s.doubts(result.Verdict) {
 		result = contract.ClaimResult{Verdict: contract.Unknown}
 	}
-	s.loop.Result(event.Claimed{Request: r, Result: result})
+	s.loop.Result(actor.Claimed{Request: r, Result: result})
 }
 
 // doubts reports whether a success counts as an unknown outcome; see shell.Lease.Doubts.
@@ -122,7 +121,7 @@ func (s *statements) adopt(ctx context.Context, r *contract.AdoptRequest) {
 		result = contract.AdoptResult{Verdict: contract.Unknown}
 	}
 	took := shell.TookOver(r, &result)
-	s.loop.Result(event.Adopted{Request: r, Result: result}) // afterwards the Core may reuse the request
+	s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the Core may reuse the request
 	if took {
 		s.tookOver()
 	}
@@ -132,7 +131,7 @@ func (s *statements) finish(ctx context.Context, r *contract.FinishRequest) {
 	result := s.store.Finish(ctx, *r)
 	s.refusedRows.ended(result.Deferred)
 	s.finished(r, &result) // afterwards the loop may reuse the request
-	s.loop.Result(event.Finished{Request: r, Result: result})
+	s.loop.Result(actor.Finished{Request: r, Result: result})
 }
 
 // spawn inserts children.
@@ -146,7 +145,7 @@ func (s *statements) spawn(ctx context.Context, r *contract.SpawnRequest) {
 	if !r.Detached && (result.Rule == "" || result.Rule == dispatcherd.RuleOutcomeIsKnown) {
 		s.watched(r.Parent)
 	}
-	s.loop.Result(event.Spawned{Request: r, Result: result})
+	s.loop.Result(actor.Spawned{Request: r, Result: result})
 }
 
 func (s *statements) setGate(ctx context.Context, subscribed bool) {
@@ -154,7 +153,7 @@ func (s *statements) setGate(ctx context.Context, subscribed bool) {
 	if s.store.SetSubscribed(ctx, subscribed) != nil {
 		v = contract.Refused // the Core sets the gate again if necessary; a repetition has no effect
 	}
-	s.loop.Result(event.GateSet{Subscribed: subscribed, Verdict: v})
+	s.loop.Result(actor.GateSet{Subscribed: subscribed, Verdict: v})
 }
 
 // stop waits for the statements in flight. The loop must have ended.

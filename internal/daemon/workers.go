@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -63,7 +62,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.mu.Lock()
 	w.session[id] = s
 	w.mu.Unlock()
-	ev := event.Registered{
+	ev := actor.Registered{
 		Session:      id,
 		Worker:       h.Worker,
 		User:         s.Peer().User(),
@@ -88,7 +87,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 
 // forget removes a session from the loop and then from w.
 func (w *workers) forget(id dispatcherd.SessionID) {
-	w.loop.Order(event.Unregistered{Session: id})
+	w.loop.Order(actor.Unregistered{Session: id})
 	w.mu.Lock()
 	delete(w.session, id)
 	w.mu.Unlock()
@@ -217,7 +216,7 @@ func (w *workers) Send(e *effect.Send) {
 		s.Send(f)
 		return
 	}
-	ev := event.Released{Session: e.Session, Results: []event.Result{{
+	ev := actor.Released{Session: e.Session, Results: []actor.Result{{
 		Job: e.Job, Attempt: e.Attempt, Permanent: true, Error: "the payload is larger than a frame may be; raise --max-payload",
 	}}}
 	go w.loop.Order(ev) // the caller is the loop, which must not block on its own channel

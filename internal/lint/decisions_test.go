@@ -35,7 +35,7 @@ func TestDecisionsAreRepeatable(t *testing.T) {
 	require.Len(t, example("actor/core.go", "for range set {} // order-free: only a sum is taken"), 1)
 	require.Len(t, example("actor/core.go", "go f(set, c); c <- 1; <-c; select {}"), 5)
 	require.Empty(t, example("actor/actor.go", "select {}"))
-	require.Greater(t, len(packages), 10)
+	require.Greater(t, len(packages), 8)
 	for _, p := range packages {
 		var files []source
 		for _, name := range p.GoFiles {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -15,22 +15,22 @@ import (
 // arrive together become one event, up to ReportPortion. The same applies to reports.
 // number assigns ids to new slots. logs says whether to pass on log frames. Other frames are ignored.
 func Deliver(
-	order func(event.Event),
+	order func(actor.Event),
 	id dispatcherd.SessionID,
 	worker string,
 	frames []workerproto.WorkerFrame,
 	number func([]workerproto.Slot) []dispatcherd.Slot,
 	logs bool,
 ) {
-	var results []event.Result
-	var reports []event.Report
+	var results []actor.Result
+	var reports []contract.Report
 	flush := func() {
 		if len(reports) > 0 {
-			order(event.Reported{Session: id, Reports: reports})
+			order(actor.Reported{Session: id, Reports: reports})
 			reports = nil
 		}
 		if len(results) > 0 {
-			order(event.Released{Session: id, Results: results})
+			order(actor.Released{Session: id, Results: results})
 			results = nil
 		}
 	}
@@ -40,7 +40,7 @@ func Deliver(
 		}
 		if r, ok := resultOf(f); ok {
 			if results == nil {
-				results = make([]event.Result, 0, min(len(frames), ReportPortion))
+				results = make([]actor.Result, 0, min(len(frames), ReportPortion))
 			}
 			results = append(results, r)
 			continue
@@ -55,15 +55,15 @@ func Deliver(
 		flush()
 		switch f := f.(type) {
 		case *workerproto.SlotAdd:
-			Register(order, event.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
+			Register(order, actor.Registered{Session: id, Worker: worker, Slots: number(f.Slots)}, Portion)
 		case *workerproto.SlotRemove:
-			order(event.Withdrew{Session: id, Numbers: f.Slots})
+			order(actor.Withdrew{Session: id, Numbers: f.Slots})
 		case *workerproto.Spawn:
-			order(event.SpawnRequested{Request: &contract.SpawnRequest{
+			order(actor.SpawnRequested{Request: &contract.SpawnRequest{
 				Session: id, Parent: f.Job, Attempt: f.Attempt, Number: f.Request, Jobs: f.Jobs, Detached: f.Detached,
 			}})
 		case *workerproto.Drain:
-			order(event.Withdrew{Session: id})
+			order(actor.Withdrew{Session: id})
 		}
 	}
 	flush()
@@ -80,31 +80,31 @@ func Number(slots []workerproto.Slot, last dispatcherd.SlotID) []dispatcherd.Slo
 }
 
 // resultOf translates the frames that end an attempt.
-func resultOf(f workerproto.WorkerFrame) (event.Result, bool) {
+func resultOf(f workerproto.WorkerFrame) (actor.Result, bool) {
 	switch f := f.(type) {
 	case *workerproto.Done:
-		return event.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
+		return actor.Result{Job: f.Job, Attempt: f.Attempt, OK: true, Value: f.Result}, true
 	case *workerproto.Fail:
-		return event.Result{
+		return actor.Result{
 			Job: f.Job, Attempt: f.Attempt, Error: f.Error, Permanent: f.Permanent, RetryAfter: f.RetryAfter,
 		}, true
 	case *workerproto.Release:
-		return event.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
+		return actor.Result{Job: f.Job, Attempt: f.Attempt, Returned: true, Error: f.Reason}, true
 	}
-	return event.Result{}, false
+	return actor.Result{}, false
 }
 
 // reportOf translates the frames about an attempt that continues.
-func reportOf(f workerproto.WorkerFrame, logs bool) (event.Report, bool) {
+func reportOf(f workerproto.WorkerFrame, logs bool) (contract.Report, bool) {
 	switch f := f.(type) {
 	case *workerproto.Progress:
-		return event.Report{Job: f.Job, Attempt: f.Attempt, JSON: progressJSON(f)}, true
+		return contract.Report{Job: f.Job, Attempt: f.Attempt, JSON: progressJSON(f)}, true
 	case *workerproto.Partial:
-		return event.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
+		return contract.Report{Job: f.Job, Attempt: f.Attempt, Partial: true, JSON: f.Data}, true
 	case *workerproto.Log:
-		return event.Report{Job: f.Job, Attempt: f.Attempt, Log: string(f.Level) + ": " + f.Message + "\n"}, logs
+		return contract.Report{Job: f.Job, Attempt: f.Attempt, Log: string(f.Level) + ": " + f.Message + "\n"}, logs
 	}
-	return event.Report{}, false
+	return contract.Report{}, false
 }
 
 // progressJSON returns the progress of a frame as callers get it.
@@ -135,7 +135,7 @@ const slotSize = 10
 
 // Register passes the slots and the resume offers of an event to register, in events
 // of at most the size most. All offers come before all slots.
-func Register(register func(event.Event), ev event.Registered, most int) {
+func Register(register func(actor.Event), ev actor.Registered, most int) {
 	slots := ev.Slots
 	ev.Slots = nil
 	for offers := ev.Offers; len(offers) > 0; {

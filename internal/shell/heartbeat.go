@@ -6,7 +6,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -29,7 +28,7 @@ func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core, capacity map[st
 // LeaseLost the dispatcher joins again at once. This is safe. Claims have won no
 // rows since the lease was lost. Reports about earlier jobs are stale, because the
 // rows contain the old id or a new owner.
-func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []event.Event {
+func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult) []actor.Event {
 	l.pending = false
 	l.lost = l.silence.Observe(l.begun, now, r.Others)
 	if r.LeaseLost {
@@ -39,24 +38,24 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 	l.checked.note(l.beat, now, l.length)
 	events := l.renew()
 	if r.Released+len(r.Unheld) > 0 {
-		events = append(events, event.Notified{})
+		events = append(events, actor.Notified{})
 	}
-	events = append(events, event.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
+	events = append(events, actor.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})
 	return append(events, Cancels(r.Cancels)...)
 }
 
 // Cancels returns the requests to cancel jobs as events that concern at most Portion
 // jobs each.
-func Cancels(jobs []dispatcherd.JobID) (events []event.Event) {
+func Cancels(jobs []dispatcherd.JobID) (events []actor.Event) {
 	for part := range slices.Chunk(jobs, Portion) {
-		events = append(events, event.CancelRequested{Jobs: part})
+		events = append(events, actor.CancelRequested{Jobs: part})
 	}
 	return events
 }
 
 // Joined returns the events for the Core after a Join that succeeded. After a Join that
 // failed, the next heartbeat finds the lease lost again.
-func (l *Lease) Joined() []event.Event {
+func (l *Lease) Joined() []actor.Event {
 	l.checked = checkedBeats{}
 	return l.renew()
 }

@@ -3,7 +3,7 @@ package shell
 import (
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -66,7 +66,7 @@ func (l *Lease) Trusted(now time.Duration) bool {
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. Call Guard
 // often, also while a heartbeat hangs.
-func (l *Lease) Guard(now time.Duration) []event.Event {
+func (l *Lease) Guard(now time.Duration) []actor.Event {
 	if l.Trusted(now) {
 		return nil
 	}
@@ -79,23 +79,23 @@ func GuardInterval(length time.Duration) time.Duration {
 }
 
 // fence returns Disowned, once for each loss.
-func (l *Lease) fence() []event.Event {
+func (l *Lease) fence() []actor.Event {
 	if l.fenced {
 		return nil
 	}
 	l.fenced = true
-	return []event.Event{event.Disowned{}}
+	return []actor.Event{actor.Disowned{}}
 }
 
 // renew notes that the heartbeat or Join in flight succeeded. It returns Owned after a
 // loss, and otherwise nil.
-func (l *Lease) renew() []event.Event {
+func (l *Lease) renew() []actor.Event {
 	l.renewed = l.begun
 	if !l.fenced {
 		return nil
 	}
 	l.fenced = false
-	return []event.Event{event.Owned{}}
+	return []actor.Event{actor.Owned{}}
 }
 
 // Doubts reports whether the success of a claim, a load or an adoption counts as an unknown outcome,

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // slotsWith returns slots with the given numbers of types.
@@ -29,13 +29,13 @@ func TestSlotsAreRegisteredInPortions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []dispatcherd.Slot
 			var portions []int
-			Register(func(e event.Event) {
-				ev := e.(event.Registered)
+			Register(func(e actor.Event) {
+				ev := e.(actor.Registered)
 				require.EqualValues(t, 7, ev.Session)
 				require.False(t, ev.MoreOffers)
 				got = append(got, ev.Slots...)
 				portions = append(portions, len(ev.Slots))
-			}, event.Registered{Session: 7, Slots: slotsWith(c.types...)}, 100)
+			}, actor.Registered{Session: 7, Slots: slotsWith(c.types...)}, 100)
 			require.Equal(t, slotsWith(c.types...), got)
 			require.Equal(t, c.portions, portions)
 		})
@@ -43,13 +43,13 @@ func TestSlotsAreRegisteredInPortions(t *testing.T) {
 }
 
 func TestOffersPrecedeSlotsAndSayWhetherMoreFollow(t *testing.T) {
-	ev := event.Registered{Session: 7, Slots: slotsWith(60, 60)}
+	ev := actor.Registered{Session: 7, Slots: slotsWith(60, 60)}
 	for i, s := range slotsWith(60, 60, 60) {
-		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: dispatcherd.JobID(i), Slot: s})
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{Job: dispatcherd.JobID(i), Slot: s})
 	}
-	var got []event.Registered
-	Register(func(ev event.Event) { got = append(got, ev.(event.Registered)) }, ev, 100)
-	require.Equal(t, []event.Registered{
+	var got []actor.Registered
+	Register(func(ev actor.Event) { got = append(got, ev.(actor.Registered)) }, ev, 100)
+	require.Equal(t, []actor.Registered{
 		{Session: 7, Offers: ev.Offers[:1], MoreOffers: true},
 		{Session: 7, Offers: ev.Offers[1:2], MoreOffers: true},
 		{Session: 7, Offers: ev.Offers[2:]},

@@ -11,9 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -41,8 +39,8 @@ func TestLongLeaseDoesNotDelayHeartbeats(t *testing.T) {
 
 // core returns a Core with slots of type pdf.
 func core(slots int) *actor.Core {
-	c := actor.New(config.Default())
-	ev := event.Registered{Session: 1}
+	c := actor.New(actor.DefaultConfig())
+	ev := actor.Registered{Session: 1}
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}
@@ -53,25 +51,25 @@ func core(slots int) *actor.Core {
 func TestHeartbeatPublishesCapacityUntilTheDispatcherStops(t *testing.T) {
 	l, c := newLease(0), core(3)
 	require.Equal(t, map[string]int{"pdf": 3}, l.BeginHeartbeat(0, c, actor.Capacities(c)).Capacity)
-	c.Step(1, event.Drained{}, nil)
+	c.Step(1, actor.Drained{}, nil)
 	require.Equal(t, map[string]int{}, l.BeginHeartbeat(1, c, actor.Capacities(c)).Capacity)
 }
 
 func TestCoreGetsOneEventForEachLossAndReturnOfTheLease(t *testing.T) {
 	l, c := newLease(0), core(0)
 	found, lost := contract.HeartbeatResult{}, contract.HeartbeatResult{LeaseLost: true}
-	capacity := event.ClusterCapacity{}
+	capacity := actor.ClusterCapacity{}
 	require.Nil(t, l.Guard(7*time.Second))
-	require.Equal(t, []event.Event{event.Disowned{}}, l.Guard(8*time.Second))
+	require.Equal(t, []actor.Event{actor.Disowned{}}, l.Guard(8*time.Second))
 	require.Nil(t, l.Guard(9*time.Second))
 	require.Empty(t, l.HeartbeatAnswered(9*time.Second, lost))
 	l.BeginHeartbeat(10*time.Second, c, nil)
-	require.Equal(t, []event.Event{event.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
+	require.Equal(t, []actor.Event{actor.Owned{}, capacity}, l.HeartbeatAnswered(11*time.Second, found))
 	require.False(t, l.Trusted(18*time.Second), "the lease begins with the heartbeat")
-	require.Equal(t, []event.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
-	require.Equal(t, []event.Event{event.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost),
+	require.Equal(t, []actor.Event{capacity}, l.HeartbeatAnswered(12*time.Second, found))
+	require.Equal(t, []actor.Event{actor.Disowned{}}, l.HeartbeatAnswered(13*time.Second, lost),
 		"a heartbeat reports the loss before the lease ends")
-	require.Equal(t, []event.Event{event.Owned{}}, l.Joined())
+	require.Equal(t, []actor.Event{actor.Owned{}}, l.Joined())
 	require.True(t, l.Trusted(20*time.Second), "the lease begins with the Join")
 }
 
@@ -85,15 +83,15 @@ func TestClaimAnsweredWithoutALeaseIsAnUnknownOutcome(t *testing.T) {
 func TestHeartbeatReportsReleasedRowsFirst(t *testing.T) {
 	l := newLease(0)
 	r := contract.HeartbeatResult{OtherCapacity: map[string]int{"pdf": 3}, Released: 1, Cancels: []dispatcherd.JobID{7}}
-	require.Equal(t, []event.Event{event.Notified{}, event.ClusterCapacity{Capacity: r.OtherCapacity}, event.CancelRequested{Jobs: r.Cancels}},
+	require.Equal(t, []actor.Event{actor.Notified{}, actor.ClusterCapacity{Capacity: r.OtherCapacity}, actor.CancelRequested{Jobs: r.Cancels}},
 		l.HeartbeatAnswered(0, r))
 	r.Released, r.Unheld = 0, []dispatcherd.JobID{8}
-	require.Equal(t, event.Notified{}, l.HeartbeatAnswered(0, r)[0])
+	require.Equal(t, actor.Notified{}, l.HeartbeatAnswered(0, r)[0])
 }
 
 func TestIdleDispatcherSendsHalfOfTheHeartbeatsIfTheLeaseAllows(t *testing.T) {
 	busy := core(1)
-	busy.Step(1, event.Requested{Job: -1, Type: "pdf"}, nil)
+	busy.Step(1, actor.Requested{Job: -1, Type: "pdf"}, nil)
 	for _, c := range []struct {
 		length time.Duration
 		core   *actor.Core
@@ -115,10 +113,10 @@ func TestRenewedResumeOfferTakesNothingOver(t *testing.T) {
 
 func TestStopHandsOverTheRemainingJobsAfterTheGrace(t *testing.T) {
 	s := Stop{Grace: 5 * time.Second, Settle: time.Second, Resume: true}
-	require.Equal(t, event.Drained{}, s.Begin(0))
+	require.Equal(t, actor.Drained{}, s.Begin(0))
 	require.Nil(t, s.Next(5*time.Second-1, false, true))
 	require.Equal(t, Draining, s.Stage())
-	require.Equal(t, event.HandedOver{}, s.Next(5*time.Second, false, true))
+	require.Equal(t, actor.HandedOver{}, s.Next(5*time.Second, false, true))
 	require.Equal(t, Settling, s.Stage())
 	require.Nil(t, s.Next(6*time.Second-1, false, true))
 	require.Nil(t, s.Next(6*time.Second, false, true))
@@ -128,7 +126,7 @@ func TestStopHandsOverTheRemainingJobsAfterTheGrace(t *testing.T) {
 func TestStopInterruptsWithoutResumeOrLease(t *testing.T) {
 	for _, s := range []*Stop{{Grace: time.Second, Settle: time.Second}, {Grace: time.Second, Settle: time.Second, Resume: true}} {
 		s.Begin(0)
-		require.Equal(t, event.Interrupted{}, s.Next(time.Second, false, false))
+		require.Equal(t, actor.Interrupted{}, s.Next(time.Second, false, false))
 		require.Nil(t, s.Next(2*time.Second-1, false, false))
 		require.Equal(t, Interrupting, s.Stage())
 		require.Nil(t, s.Next(2*time.Second-1, true, false))
@@ -141,7 +139,7 @@ func TestStopInterruptsWithoutResumeOrLease(t *testing.T) {
 func TestIdleDispatcherStopsAtOnce(t *testing.T) {
 	s := Stop{Grace: time.Minute, Settle: time.Minute, Resume: true}
 	s.Begin(0)
-	require.Equal(t, event.HandedOver{}, s.Next(0, true, true))
+	require.Equal(t, actor.HandedOver{}, s.Next(0, true, true))
 	require.Nil(t, s.Next(0, true, true))
 	require.Equal(t, Leaving, s.Stage())
 }
@@ -206,9 +204,9 @@ func TestEffectsGoToTheirComponentsInOrder(t *testing.T) {
 }
 
 // loop notes the events of a session.
-type loop struct{ got []event.Event }
+type loop struct{ got []actor.Event }
 
-func (l *loop) order(ev event.Event) { l.got = append(l.got, ev) }
+func (l *loop) order(ev actor.Event) { l.got = append(l.got, ev) }
 
 func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 	l := &loop{}
@@ -222,17 +220,17 @@ func TestFramesThatArriveTogetherBecomeOneEventInOrder(t *testing.T) {
 		&workerproto.SlotRemove{Slots: []int32{4}},
 		&workerproto.Spawn{Execution: second, Request: 5, Detached: true, Jobs: []byte("[]")}, &workerproto.Drain{},
 	}, func(slots []workerproto.Slot) []dispatcherd.Slot { return Number(slots, 9) }, false)
-	require.Equal(t, []event.Event{
-		event.Reported{Session: 7, Reports: []event.Report{
+	require.Equal(t, []actor.Event{
+		actor.Reported{Session: 7, Reports: []contract.Report{
 			{Job: 1, Attempt: 1, JSON: []byte(`{"done":1,"total":2}`)}, {Job: 2, Attempt: 3, Partial: true, JSON: []byte("1")},
 		}},
-		event.Released{Session: 7, Results: []event.Result{{Job: 1, Attempt: 1, OK: true}, {Job: 2, Attempt: 3, Error: "e", Permanent: true}}},
-		event.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{{ID: 9, Number: 4, Types: []string{"csv", "pdf"}}}},
-		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, Returned: true, Error: "r"}}},
-		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Partial: true}}},
-		event.Withdrew{Session: 7, Numbers: []int32{4}},
-		event.SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 2, Attempt: 3, Number: 5, Jobs: []byte("[]"), Detached: true}},
-		event.Withdrew{Session: 7},
+		actor.Released{Session: 7, Results: []actor.Result{{Job: 1, Attempt: 1, OK: true}, {Job: 2, Attempt: 3, Error: "e", Permanent: true}}},
+		actor.Registered{Session: 7, Worker: "w", Slots: []dispatcherd.Slot{{ID: 9, Number: 4, Types: []string{"csv", "pdf"}}}},
+		actor.Released{Session: 7, Results: []actor.Result{{Job: 2, Attempt: 3, Returned: true, Error: "r"}}},
+		actor.Reported{Session: 7, Reports: []contract.Report{{Job: 2, Attempt: 3, Partial: true}}},
+		actor.Withdrew{Session: 7, Numbers: []int32{4}},
+		actor.SpawnRequested{Request: &contract.SpawnRequest{Session: 7, Parent: 2, Attempt: 3, Number: 5, Jobs: []byte("[]"), Detached: true}},
+		actor.Withdrew{Session: 7},
 	}, l.got)
 }
 
@@ -247,9 +245,9 @@ func TestLogFramesArePassedOnBeforeTheResult(t *testing.T) {
 		},
 		nil, true,
 	)
-	require.Equal(t, []event.Event{
-		event.Reported{Session: 7, Reports: []event.Report{{Job: 2, Attempt: 3, Log: "warn: a: b\n"}}},
-		event.Released{Session: 7, Results: []event.Result{{Job: 2, Attempt: 3, OK: true}}},
+	require.Equal(t, []actor.Event{
+		actor.Reported{Session: 7, Reports: []contract.Report{{Job: 2, Attempt: 3, Log: "warn: a: b\n"}}},
+		actor.Released{Session: 7, Results: []actor.Result{{Job: 2, Attempt: 3, OK: true}}},
 	}, l.got)
 }
 
@@ -260,9 +258,9 @@ func TestResultsAndReportsArriveInPortions(t *testing.T) {
 		var sizes []int
 		for _, ev := range l.got {
 			switch ev := ev.(type) {
-			case event.Released:
+			case actor.Released:
 				sizes = append(sizes, len(ev.Results))
-			case event.Reported:
+			case actor.Reported:
 				sizes = append(sizes, len(ev.Reports))
 			}
 		}
@@ -274,5 +272,5 @@ func TestManyJobsAreCancelledInPortions(t *testing.T) {
 	jobs := make([]dispatcherd.JobID, Portion+1)
 	jobs[Portion] = 7
 	require.Empty(t, Cancels(nil))
-	require.Equal(t, []event.Event{event.CancelRequested{Jobs: jobs[:Portion]}, event.CancelRequested{Jobs: jobs[Portion:]}}, Cancels(jobs))
+	require.Equal(t, []actor.Event{actor.CancelRequested{Jobs: jobs[:Portion]}, actor.CancelRequested{Jobs: jobs[Portion:]}}, Cancels(jobs))
 }

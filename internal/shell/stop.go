@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // Stage is a part of the stop of a dispatcher.
@@ -35,16 +34,16 @@ type Stop struct {
 func (s *Stop) Stage() Stage { return s.stage }
 
 // Begin starts to drain and returns the event for the Core.
-func (s *Stop) Begin(now time.Duration) event.Event {
+func (s *Stop) Begin(now time.Duration) actor.Event {
 	s.enter(Draining, now)
-	return event.Drained{}
+	return actor.Drained{}
 }
 
 // Next begins the next stage if the present stage is over. idle means that the Core has
 // no job in hand. trusted means that the lease can be proved. Next returns the event for
 // the Core, or nil. When the stage becomes Settling, the caller delivers the event and
 // then ends the sessions. When the stage becomes Leaving, the caller departs.
-func (s *Stop) Next(now time.Duration, idle, trusted bool) event.Event {
+func (s *Stop) Next(now time.Duration, idle, trusted bool) actor.Event {
 	switch s.stage {
 	case Draining:
 		if !idle && now-s.since < s.Grace {
@@ -52,10 +51,10 @@ func (s *Stop) Next(now time.Duration, idle, trusted bool) event.Event {
 		}
 		if s.Resume && trusted {
 			s.enter(Settling, now)
-			return event.HandedOver{}
+			return actor.HandedOver{}
 		}
 		s.enter(Interrupting, now)
-		return event.Interrupted{}
+		return actor.Interrupted{}
 	case Interrupting:
 		if idle || now-s.since >= s.Settle {
 			s.enter(Settling, now)

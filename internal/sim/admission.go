@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
@@ -70,7 +70,7 @@ func (a *admitter) table(term int64) admission.Table {
 // announce tells the core of admitted rows.
 func (a *admitter) announce(rows []contract.RowNotification) {
 	for portion := range slices.Chunk(rows, a.host.portion()) {
-		a.host.deliver(event.Admitted{Rows: portion})
+		a.host.deliver(actor.Admitted{Rows: portion})
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -247,7 +247,7 @@ const workerName = "worker"
 
 // register passes the slots of a hello to the core.
 func (h *host) register(c *conn, slots []announcedSlot) {
-	shell.Register(h.order, event.Registered{
+	shell.Register(h.order, actor.Registered{
 		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
 		Slots: h.number(h.world.slotsOf(slots)),
 	}, h.portion())
@@ -263,7 +263,7 @@ func (h *host) unregister(c *conn) {
 		}
 	}
 	if h.world.opt.Break != WithoutEnd {
-		h.step(event.Unregistered{Session: c.session()})
+		h.step(actor.Unregistered{Session: c.session()})
 	}
 }
 
@@ -271,7 +271,7 @@ func (h *host) unregister(c *conn) {
 // slots are registered when all offers are decided.
 func (h *host) beginHandshake(c *conn) {
 	w := h.world
-	ev := event.Registered{Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint()}
+	ev := actor.Registered{Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint()}
 	slots := h.number(w.slotsOf(c.slots[:len(c.resumeOffers)]))
 	for i := range c.resumeOffers {
 		b := &c.resumeOffers[i]
@@ -279,7 +279,7 @@ func (h *host) beginHandshake(c *conn) {
 		if w.job(b.job) == nil {
 			mode = dispatcherd.OnDemand
 		}
-		ev.Offers = append(ev.Offers, event.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: slots[i]})
+		ev.Offers = append(ev.Offers, actor.ResumeOffer{Job: b.job, Mode: mode, Attempt: b.attempt, From: b.from, To: b.to, Slot: slots[i]})
 	}
 	c.handshaking = true
 	h.plan(hostHandshakeTimeout, w.now+w.detach.handshake, c.number)

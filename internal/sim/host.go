@@ -7,7 +7,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -53,9 +52,9 @@ type host struct {
 	alarm     int32          // number of the current timer
 	fx        []effect.Effect
 	idleTicks int           // timers without work since the last sample
-	claimed   event.Claimed // reused
-	fetched   event.Fetched
-	ended     event.Finished
+	claimed   actor.Claimed // reused
+	fetched   actor.Fetched
+	ended     actor.Finished
 }
 
 // clock is the monotonic clock of a host. It runs fast or slow, and jumps.
@@ -113,7 +112,7 @@ func (h *host) joined() {
 	h.admission, h.settlement = w.keys.admitter(h), w.joins.settler(h)
 	h.since = w.now
 	h.alarmAt = timing.Never
-	h.step(event.Tick{})
+	h.step(actor.Tick{})
 	h.plan(hostHeartbeat, w.now, h.heartbeats)
 	h.plan(hostGuard, w.now, 0)
 	h.plan(hostCall, w.now+w.scale.callGap, 0)
@@ -174,14 +173,14 @@ func (h *host) do(t *task) {
 }
 
 // deliver passes events to the core, in order.
-func (h *host) deliver(events ...event.Event) {
+func (h *host) deliver(events ...actor.Event) {
 	for _, ev := range events {
 		switch ev.(type) {
 		case nil:
 			continue
-		case event.Disowned:
+		case actor.Disowned:
 			h.fenced = true
-		case event.Interrupted:
+		case actor.Interrupted:
 			h.revoked = true
 		}
 		h.step(ev)
@@ -189,7 +188,7 @@ func (h *host) deliver(events ...event.Event) {
 }
 
 // step passes one event to the core and performs the effects.
-func (h *host) step(ev event.Event) {
+func (h *host) step(ev actor.Event) {
 	w := h.world
 	w.stats.Steps++
 	now := h.instant()
@@ -220,7 +219,7 @@ func (h *host) fireTimer(alarm int32) {
 	}
 	h.alarmAt = timing.Never
 	if h.core.NextWake() <= h.instant() {
-		h.step(event.Tick{})
+		h.step(actor.Tick{})
 		if len(h.fx) == 0 {
 			h.world.stats.Ticks++
 			h.idleTicks++
@@ -288,7 +287,7 @@ func (h *host) report(s *statement) {
 	case opFinish:
 		h.reportFinish(s)
 	case opGate:
-		h.step(event.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
+		h.step(actor.GateSet{Subscribed: s.subscribed, Verdict: s.verdict})
 	case opHeartbeat:
 		h.heartbeatDone(s)
 	case opJoin:
@@ -337,7 +336,7 @@ func (h *host) reportLoad(s *statement) {
 	}
 	result := s.tx.Loaded
 	result.Verdict = s.verdict
-	h.step(event.Loaded{Result: result})
+	h.step(actor.Loaded{Result: result})
 }
 
 func (h *host) reportFinish(s *statement) {
@@ -381,7 +380,7 @@ func (h *host) reportJoin(s *statement) {
 
 // reportAdopt passes the answer to an adoption to the core.
 func (h *host) reportAdopt(s *statement) {
-	ev := event.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
+	ev := actor.Adopted{Request: s.adopt, Result: contract.AdoptResult{Verdict: s.verdict}}
 	if s.verdict == contract.OK {
 		ev.Result = s.tx.Adopted
 	}

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -49,18 +49,18 @@ func (h *host) notified(notification int32) {
 	switch {
 	case notification == rowsInserted:
 		h.admission.notified()
-		h.deliver(event.Notified{})
+		h.deliver(actor.Notified{})
 	case notification <= rowInserted:
 		id := dispatcherd.JobID(rowInserted - notification + 1)
 		r := &w.job(id).insert
-		h.deliver(event.Announced{Row: contract.RowNotification{
+		h.deliver(actor.Announced{Row: contract.RowNotification{
 			Type: r.Type, Priority: r.Priority, Class: dispatcherd.ClassOf(r.Expected), Key: r.Key(),
 		}})
 	case notification == listenerLost:
-		h.deliver(event.Listening{On: false})
+		h.deliver(actor.Listening{On: false})
 		h.plan(hostNotification, w.now+w.random.span(second/10, 2*second), listenerRestored)
 	case notification == listenerRestored:
-		h.deliver(event.Listening{On: true})
+		h.deliver(actor.Listening{On: true})
 	default:
 		h.deliver(shell.Cancels([]dispatcherd.JobID{dispatcherd.JobID(notification)})[0])
 	}

@@ -2,8 +2,8 @@ package sim
 
 import (
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 )
 
 // sendStatement sends the statement of an effect.
@@ -94,8 +94,8 @@ func (rowPort) Sent(*effect.Send) {}
 func (rowPort) Reported(*effect.Report) {}
 
 // order takes the events of a session.
-func (h *host) order(ev event.Event) {
-	if ev, ok := ev.(event.Registered); ok && h.world.conns[ev.Session-1].hangUpFor != 0 {
+func (h *host) order(ev actor.Event) {
+	if ev, ok := ev.(actor.Registered); ok && h.world.conns[ev.Session-1].hangUpFor != 0 {
 		h.world.stats.LateSlots += len(ev.Slots)
 	}
 	h.step(ev)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/scoring"
@@ -175,7 +175,7 @@ func (h *host) request() {
 	h.calls.all = append(h.calls.all, c)
 	h.calls.open++
 	id := dispatcherd.JobID(-len(h.calls.all))
-	ev := event.Requested{
+	ev := actor.Requested{
 		Job: id, Type: w.typeNames[c.typ], Priority: w.scale.priorities[d.below(int64(len(w.scale.priorities)))],
 		Class: dispatcherd.ClassOf(w.expects()), Wait: d.below(3) == 0,
 	}
@@ -204,7 +204,7 @@ func (h *host) abandonRequest(id int32) {
 	h.calls.open--
 	h.world.stats.Abandoned++
 	h.calls.abandoning = dispatcherd.JobID(id)
-	h.step(event.Abandoned{Job: dispatcherd.JobID(id)})
+	h.step(actor.Abandoned{Job: dispatcherd.JobID(id)})
 	h.calls.abandoning = 0
 }
 
@@ -296,7 +296,7 @@ func (h *host) shareDurations() {
 	for _, d := range h.core.Durations().Changed() {
 		w.learned[learnedBy{h.id, d.Type, d.Class}] = d
 	}
-	var read event.DurationsRead
+	var read actor.DurationsRead
 	others := map[learnedBy]contract.Durations{}
 	for by, d := range w.learned { // order-free: sums, which are sorted below
 		if by.host == h.id {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/event"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
@@ -97,5 +97,5 @@ func (h *host) reportSpawn(s *statement) {
 	if len(result.IDs) > 0 {
 		h.settlement.Watched(s.spawn.Parent)
 	}
-	h.step(event.Spawned{Request: s.spawn, Result: result})
+	h.step(actor.Spawned{Request: s.spawn, Result: result})
 }

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor/config"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -221,8 +221,8 @@ func (w *world) violate(format string, args ...any) {
 
 // config returns the configuration of a dispatcher: the limits of production
 // with short times, because a world lasts seconds to minutes.
-func (w *world) config(h *host) config.Config {
-	cfg := config.Default()
+func (w *world) config(h *host) actor.Config {
+	cfg := actor.DefaultConfig()
 	cfg.Weights = w.weights()
 	cfg.Retry = timing.Backoff{Base: 20 * millisecond.duration(), Max: second.duration()}
 	cfg.RetryStatement = timing.Backoff{Base: 10 * millisecond.duration(), Max: (second / 2).duration()}

@@ -14,9 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -244,7 +242,7 @@ func TestJobsThatAreCommittedLateKeepTheirOrder(t *testing.T) {
 // one by an hour.
 func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default()
+	cfg := actor.DefaultConfig()
 	core := actor.New(cfg)
 	fullScan := func(fx []effect.Effect) *contract.FetchRequest {
 		for _, e := range fx {
@@ -254,12 +252,12 @@ func TestStalledScanDoesNotDelayTheNext(t *testing.T) {
 		}
 		return nil
 	}
-	slow := fullScan(core.Step(0, event.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
+	slow := fullScan(core.Step(0, actor.Registered{Session: 1, Slots: []dispatcherd.Slot{{ID: 1, Types: []string{"pdf"}}}}, nil))
 	require.NotNil(t, slow)
 	back := timing.Instant(time.Minute.Milliseconds())
-	core.Step(back, event.Fetched{Request: slow}, nil)
+	core.Step(back, actor.Fetched{Request: slow}, nil)
 	for now := back; now <= back+timing.Instant(20*cfg.Poll.Milliseconds())+1; now = max(now+1, core.NextWake()) {
-		if fullScan(core.Step(now, event.Tick{}, nil)) != nil {
+		if fullScan(core.Step(now, actor.Tick{}, nil)) != nil {
 			return
 		}
 	}

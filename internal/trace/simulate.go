@@ -9,9 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -75,7 +73,7 @@ type simulation struct {
 	slots *slotMap
 
 	at      int64 // the instant, milliseconds of the trace
-	batch   []event.Event
+	batch   []actor.Event
 	fx      []effect.Effect
 	started []decision // in this instant
 	running completions
@@ -94,7 +92,7 @@ type decision struct {
 }
 
 func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
-	cfg := config.Default()
+	cfg := actor.DefaultConfig()
 	cfg.Weights = w
 	size := len(t.Jobs) + 2*len(t.Registrations()) + 1
 	cfg.Limits.Slots = max(cfg.Limits.Slots, quota.For(size))
@@ -113,7 +111,7 @@ func newSimulation(t *Trace, w scoring.Weights, audit *Auditor) *simulation {
 // than every job.
 func (s *simulation) now() timing.Instant { return timing.Instant(s.at + 1) }
 
-func (s *simulation) tell(ev event.Event) { s.batch = append(s.batch, ev) }
+func (s *simulation) tell(ev actor.Event) { s.batch = append(s.batch, ev) }
 
 func (s *simulation) note(f Fact) {
 	if s.audit != nil {
@@ -153,14 +151,14 @@ func (s *simulation) arrivals(jobs []Job) {
 		id := s.jobID(s.arrived)
 		s.arrived++
 		if j.Mode == dispatcherd.OnDemand {
-			s.tell(event.Requested{Job: id, Type: j.Type, Priority: j.Priority, Class: j.class(), Wait: true})
+			s.tell(actor.Requested{Job: id, Type: j.Type, Priority: j.Priority, Class: j.class(), Wait: true})
 			continue
 		}
 		s.table.insert(j.lane(), contract.Key{RunAt: int64(s.now()) * 1000, ID: id})
 		notify = true
 	}
 	if notify {
-		s.tell(event.Notified{})
+		s.tell(actor.Notified{})
 	}
 }
 
@@ -178,7 +176,7 @@ func (s *simulation) jobID(job int) dispatcherd.JobID {
 // the core knows all pending rows.
 func (s *simulation) hold() {
 	for len(s.batch) > 0 {
-		ev := event.Together{Events: s.batch, Hold: true}
+		ev := actor.Together{Events: s.batch, Hold: true}
 		s.batch = nil
 		s.step(ev)
 	}
@@ -190,16 +188,16 @@ func (s *simulation) decide() {
 	if s.estimates != nil {
 		s.estimates.record(s.at, s.now(), s.core)
 	}
-	s.step(event.Tick{})
+	s.step(actor.Tick{})
 	for len(s.batch) > 0 {
-		ev := event.Together{Events: s.batch}
+		ev := actor.Together{Events: s.batch}
 		s.batch = nil
 		s.step(ev)
 	}
 	s.record()
 }
 
-func (s *simulation) step(ev event.Event) {
+func (s *simulation) step(ev actor.Event) {
 	s.fx = s.core.Step(s.now(), ev, s.fx[:0])
 	for i := range s.fx {
 		s.perform(s.fx[i])
@@ -210,13 +208,13 @@ func (s *simulation) step(ev event.Event) {
 func (s *simulation) perform(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.Fetch:
-		s.tell(event.Fetched{Request: e.Request, Result: s.table.fetch(e.Request, int64(s.now())*1000)})
+		s.tell(actor.Fetched{Request: e.Request, Result: s.table.fetch(e.Request, int64(s.now())*1000)})
 	case *effect.Claim:
-		s.tell(event.Claimed{Request: e.Request, Result: s.table.claim(e.Request)})
+		s.tell(actor.Claimed{Request: e.Request, Result: s.table.claim(e.Request)})
 	case *effect.Finish:
-		s.tell(event.Finished{Request: e.Request})
+		s.tell(actor.Finished{Request: e.Request})
 	case *effect.SetGate:
-		s.tell(event.GateSet{Subscribed: e.Subscribed})
+		s.tell(actor.GateSet{Subscribed: e.Subscribed})
 	case *effect.Send:
 		s.start(e)
 	case *effect.Started, *effect.Answer:

@@ -6,8 +6,8 @@ import (
 	"sort"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -79,22 +79,22 @@ func (s *slotMap) index(slot int64) int { return s.byID[slot] }
 func ownType(number int) string { return fmt.Sprintf("|%d", number) }
 
 // placeholders returns the requests for all later sessions.
-func (s *slotMap) placeholders() []event.Event {
-	var evs []event.Event
+func (s *slotMap) placeholders() []actor.Event {
+	var evs []actor.Event
 	for i, first := range s.first {
 		end := s.count + 1
 		if i+1 < len(s.first) {
 			end = s.first[i+1]
 		}
 		for n := first + 1; n < end; n++ {
-			evs = append(evs, event.Requested{Job: dispatcherd.JobID(-n), Type: ownType(n), Priority: dispatcherd.MaxPriority, Wait: true})
+			evs = append(evs, actor.Requested{Job: dispatcherd.JobID(-n), Type: ownType(n), Priority: dispatcherd.MaxPriority, Wait: true})
 		}
 	}
 	return evs
 }
 
 // placeholderDurations lets the core expect that placeholders take no time, so that no job has a higher score.
-func (s *slotMap) placeholderDurations() (known event.DurationsRead) {
+func (s *slotMap) placeholderDurations() (known actor.DurationsRead) {
 	for n := range s.count {
 		known.Others = append(known.Others, contract.Durations{Type: ownType(n + 1), N: 1 << 20})
 	}
@@ -102,28 +102,28 @@ func (s *slotMap) placeholderDurations() (known event.DurationsRead) {
 }
 
 // register brings a slot online.
-func (s *slotMap) register(i int) []event.Event {
+func (s *slotMap) register(i int) []actor.Event {
 	traceSlot := &s.slots[i]
 	number := s.first[i] + traceSlot.epoch
 	traceSlot.epoch++
 	traceSlot.placeholder = dispatcherd.JobID(-number)
-	var evs []event.Event
+	var evs []actor.Event
 	switch {
 	case traceSlot.busy:
 		traceSlot.occupants = append(traceSlot.occupants, occupant{traceSlot.placeholder, 1})
 	case traceSlot.epoch > 1:
-		evs = append(evs, event.Abandoned{Job: traceSlot.placeholder})
+		evs = append(evs, actor.Abandoned{Job: traceSlot.placeholder})
 	}
 	types := append(slices.Clone(traceSlot.types), ownType(number))
 	slices.Sort(types)
 	slot := dispatcherd.Slot{ID: dispatcherd.SlotID(number), Number: int32(number), Types: types}
-	return append(evs, event.Registered{Session: traceSlot.session, Worker: traceSlot.worker, Slots: []dispatcherd.Slot{slot}})
+	return append(evs, actor.Registered{Session: traceSlot.session, Worker: traceSlot.worker, Slots: []dispatcherd.Slot{slot}})
 }
 
 // withdraw takes a slot offline. The job of the slot continues.
-func (s *slotMap) withdraw(i int) event.Event {
+func (s *slotMap) withdraw(i int) actor.Event {
 	traceSlot := &s.slots[i]
-	return event.Withdrew{Session: traceSlot.session, Numbers: []int32{int32(s.first[i] + traceSlot.epoch - 1)}}
+	return actor.Withdrew{Session: traceSlot.session, Numbers: []int32{int32(s.first[i] + traceSlot.epoch - 1)}}
 }
 
 // occupy records that a job started on a slot.
@@ -134,15 +134,15 @@ func (s *slotMap) occupy(i int, fx *effect.Send) {
 
 // release frees a slot whose job has ended, and ends the placeholders that
 // occupied it.
-func (s *slotMap) release(i int) event.Event {
+func (s *slotMap) release(i int) actor.Event {
 	traceSlot := &s.slots[i]
-	var results []event.Result
+	var results []actor.Result
 	for _, g := range traceSlot.occupants {
 		placeholder := g.job < 0 && int(-g.job) <= s.count // nothing is learned from it
-		results = append(results, event.Result{Job: g.job, Attempt: g.attempt, OK: !placeholder, Error: "no job"})
+		results = append(results, actor.Result{Job: g.job, Attempt: g.attempt, OK: !placeholder, Error: "no job"})
 	}
 	traceSlot.busy, traceSlot.occupants = false, traceSlot.occupants[:0]
-	return event.Released{Session: traceSlot.session, Results: results}
+	return actor.Released{Session: traceSlot.session, Results: results}
 }
 
 // slotOf returns the trace slot of a core slot: the last trace slot whose

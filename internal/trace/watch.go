@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
@@ -67,7 +67,7 @@ func NewWatch() *Watch {
 }
 
 // Step records one step of the core. It does not keep ev and fx.
-func (w *Watch) Step(now timing.Instant, ev event.Event, fx []effect.Effect) {
+func (w *Watch) Step(now timing.Instant, ev actor.Event, fx []effect.Effect) {
 	w.event(int64(now), ev)
 	for i := range fx {
 		switch e := fx[i].(type) {
@@ -81,17 +81,17 @@ func (w *Watch) Step(now timing.Instant, ev event.Event, fx []effect.Effect) {
 	}
 }
 
-func (w *Watch) event(now int64, ev event.Event) {
+func (w *Watch) event(now int64, ev actor.Event) {
 	switch ev := ev.(type) {
-	case event.Together:
+	case actor.Together:
 		for _, e := range ev.Events {
 			w.event(now, e)
 		}
-	case event.Registered:
+	case actor.Registered:
 		for _, s := range ev.Slots {
 			w.register(now, ev.Session, s)
 		}
-	case event.Withdrew:
+	case actor.Withdrew:
 		for id, s := range w.slots {
 			if s.session == ev.Session && (len(ev.Numbers) == 0 || slices.ContainsFunc(ev.Numbers, func(n int32) bool {
 				return w.numbers[slotName{ev.Session, n}] == id
@@ -99,7 +99,7 @@ func (w *Watch) event(now int64, ev event.Event) {
 				s.leave(now)
 			}
 		}
-	case event.Unregistered:
+	case actor.Unregistered:
 		for _, s := range w.slots {
 			if s.session == ev.Session {
 				s.leave(now)
@@ -107,7 +107,7 @@ func (w *Watch) event(now int64, ev event.Event) {
 				s.job = 0
 			}
 		}
-	case event.Released:
+	case actor.Released:
 		for _, r := range ev.Results {
 			w.released(now, ev.Session, r.Job)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
@@ -193,7 +192,7 @@ func (b *Backend) cancelRow(id dispatcherd.JobID) {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.
-		b.Loop.Order(event.CancelRequested{Jobs: []dispatcherd.JobID{id}})
+		b.Loop.Order(actor.CancelRequested{Jobs: []dispatcherd.JobID{id}})
 	}
 }
 

@@ -16,9 +16,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -50,12 +48,12 @@ func (w *slowSlots) Perform(fx []effect.Effect) {
 		case *effect.Fetch:
 			request := e.Request
 			time.AfterFunc(time.Millisecond, func() {
-				w.loop.Result(event.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
+				w.loop.Result(actor.Fetched{Request: request, Result: contract.FetchResult{Verdict: contract.OK}})
 			})
 		case *effect.Send:
-			result := event.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
+			result := actor.Result{Job: e.Job, Attempt: e.Attempt, OK: true}
 			time.AfterFunc(w.service, func() {
-				w.loop.Order(event.Released{Session: 1, Results: []event.Result{result}})
+				w.loop.Order(actor.Released{Session: 1, Results: []actor.Result{result}})
 			})
 		case *effect.Answer:
 			w.requests.Answer(e)
@@ -67,12 +65,12 @@ func (w *slowSlots) Perform(fx []effect.Effect) {
 
 // open returns the API of a dispatcher with slots of one type.
 func (w *slowSlots) open(t *testing.T, slots int) *httpapi.Handler {
-	core := config.Default()
+	core := actor.DefaultConfig()
 	w.loop = actor.NewActor(actor.New(core), nil)
 	w.requests = NewRequests(w.loop)
 	w.loop.Start(w)
 	t.Cleanup(w.loop.Stop)
-	ev := event.Registered{Session: 1, Worker: "w"}
+	ev := actor.Registered{Session: 1, Worker: "w"}
 	for i := range slots {
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(i + 1), Number: int32(i), Types: []string{"pdf"}})
 	}

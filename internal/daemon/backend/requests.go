@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -48,7 +47,7 @@ func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
 // Submit sends a request to the loop. caller gets its events and its answer.
 func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
 	id := c.begin(caller)
-	taken := c.loop.Request(event.Requested{
+	taken := c.loop.Request(actor.Requested{
 		Job:          id,
 		Type:         r.Type,
 		User:         r.User,
@@ -83,7 +82,7 @@ func (c *Requests) Release() {
 // withdrawal, and none afterwards. The caller needs the event Started, because an
 // idempotency key depends on whether its request has started.
 func (c *Requests) Abandon(id dispatcherd.JobID) {
-	c.loop.Order(event.Abandoned{Job: id})
+	c.loop.Order(actor.Abandoned{Job: id})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, waits := c.waiting[id]; waits {
@@ -95,7 +94,7 @@ func (c *Requests) Abandon(id dispatcherd.JobID) {
 // Cancel withdraws a request and tells its caller who cancelled it. It returns false if the
 // request is not in memory.
 func (c *Requests) Cancel(id dispatcherd.JobID, by string) bool {
-	c.loop.Order(event.Abandoned{Job: id})
+	c.loop.Order(actor.Abandoned{Job: id})
 	return c.end(id, ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled by " + by})
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -25,7 +24,7 @@ func (silent) Perform([]effect.Effect) {}
 // Requests are answered, whether they are submitted before or after the end of the
 // loop. Each is counted once.
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
-	c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
+	c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
 	c.loop.Start(silent{})
 	before := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
@@ -57,7 +56,7 @@ func (b *begun) Started(slot dispatcherd.SlotID, _ string) { b.slot = slot }
 // because its idempotency key would otherwise start the request again.
 func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewRequests(actor.NewActor(actor.New(config.Default()), nil))
+		c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
 		c.loop.Start(silent{})
 		defer c.loop.Stop()
 		late := &begun{AnswerTo: ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -20,7 +19,7 @@ func (b *Backend) Slots(q httpapi.SlotQuery) (page []httpapi.Slot, next int64) {
 
 // Waiting implements httpapi.Backend.
 func (b *Backend) Waiting() []httpapi.WaitingRequest {
-	b.Loop.Order(event.Tick{}) // updates the ages
+	b.Loop.Order(actor.Tick{}) // updates the ages
 	list := actor.ListRequests(b.Loop)
 	views := make([]httpapi.WaitingRequest, len(list))
 	for i, r := range list {

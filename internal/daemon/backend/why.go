@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
@@ -191,7 +190,7 @@ func classOf(job *contract.Job) dispatcherd.DurationClass {
 }
 
 func (b *Backend) explain(q actor.Inquiry) actor.Explanation {
-	b.Loop.Order(event.Tick{}) // updates the ages
+	b.Loop.Order(actor.Tick{}) // updates the ages
 	return actor.Explain(q, b.Loop)
 }
 

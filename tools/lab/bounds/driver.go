@@ -9,9 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -29,8 +27,8 @@ type driver struct {
 	pending func(contract.LaneQuery) []contract.Key // nil = no rows
 
 	lanes   map[dispatcherd.JobID]contract.Lane // of the rows that were fetched
-	answers []event.Event                       // of statements in flight
-	running []event.Result                      // successful ends of the jobs that were sent
+	answers []actor.Event                       // of statements in flight
+	running []actor.Result                      // successful ends of the jobs that were sent
 	rows    int                                 // the most rows of a fetch that was answered
 	slots   dispatcherd.SlotID                  // last slot id
 }
@@ -51,8 +49,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-func newDriver(change func(*config.Config)) *driver {
-	cfg := config.Default()
+func newDriver(change func(*actor.Config)) *driver {
+	cfg := actor.DefaultConfig()
 	cfg.Seed = [2]uint64{1, 2}
 	for _, bound := range []*int{&cfg.Limits.Slots, &cfg.Limits.SlotTypes, &cfg.Limits.Types, &cfg.Limits.Requests} {
 		*bound += *bound/7 + 1 // the only user can then reach the bound; see package quota
@@ -64,8 +62,8 @@ func newDriver(change func(*config.Config)) *driver {
 }
 
 // step makes one step of the core and keeps the statements for later answers.
-func (d *driver) step(name string, ev event.Event) {
-	if f, ok := ev.(event.Fetched); ok {
+func (d *driver) step(name string, ev actor.Event) {
+	if f, ok := ev.(actor.Fetched); ok {
 		d.rows = max(d.rows, len(f.Result.Candidates))
 	}
 	d.measure(name, func() { d.fx = d.core.Step(d.now, ev, d.fx[:0]) })
@@ -76,13 +74,13 @@ func (d *driver) step(name string, ev event.Event) {
 		case *effect.Claim:
 			d.answers = append(d.answers, d.claimed(e.Request))
 		case *effect.Finish:
-			d.answers = append(d.answers, event.Finished{Request: e.Request})
+			d.answers = append(d.answers, actor.Finished{Request: e.Request})
 		case *effect.Adopt:
-			d.answers = append(d.answers, event.Adopted{Request: e.Request})
+			d.answers = append(d.answers, actor.Adopted{Request: e.Request})
 		case *effect.SetGate:
-			d.answers = append(d.answers, event.GateSet{Subscribed: e.Subscribed})
+			d.answers = append(d.answers, actor.GateSet{Subscribed: e.Subscribed})
 		case *effect.Send:
-			d.running = append(d.running, event.Result{Job: e.Job, Attempt: e.Attempt, OK: true})
+			d.running = append(d.running, actor.Result{Job: e.Job, Attempt: e.Attempt, OK: true})
 		}
 	}
 }
@@ -107,7 +105,7 @@ func (d *driver) Ask(f func(*actor.Core)) bool {
 // busy, some running jobs end.
 func (d *driver) advance() {
 	d.now++
-	d.step("tick", event.Tick{})
+	d.step("tick", actor.Tick{})
 	if d.busy {
 		d.end(min(len(d.running), shell.ReportPortion))
 	}
@@ -135,23 +133,23 @@ func (d *driver) finishWork() {
 			continue
 		}
 		d.now++
-		d.step("tick", event.Tick{})
+		d.step("tick", actor.Tick{})
 	}
 }
 
 // register adds slots of a session, as the daemon does.
 func (d *driver) register(id dispatcherd.SessionID, sets [][]string) {
-	ev := event.Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
+	ev := actor.Registered{Session: id, Worker: "w", Fingerprint: contract.Fingerprint(id) << 16}
 	for i, types := range sets {
 		d.slots++
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: d.slots, Number: int32(i), Types: types})
 	}
-	shell.Register(func(ev event.Event) { d.step("registered", ev) }, ev, shell.Portion)
+	shell.Register(func(ev actor.Event) { d.step("registered", ev) }, ev, shell.Portion)
 }
 
 // unregister ends a session and waits until all of its slots are removed.
 func (d *driver) unregister(id dispatcherd.SessionID) {
-	d.step("unregistered", event.Unregistered{Session: id})
+	d.step("unregistered", actor.Unregistered{Session: id})
 	d.finishWork()
 }
 
@@ -166,12 +164,12 @@ func (d *driver) release() {
 // attempt is not the current one.
 func (d *driver) end(n int) {
 	if n > 0 {
-		d.step("released", event.Released{Session: 1, Results: d.running[:n]})
+		d.step("released", actor.Released{Session: 1, Results: d.running[:n]})
 		d.running = d.running[n:]
 	}
 }
 
-func (d *driver) fetched(r *contract.FetchRequest) event.Event {
+func (d *driver) fetched(r *contract.FetchRequest) actor.Event {
 	res := contract.FetchResult{DBNow: 1_000_000_000 + int64(d.now)*1000}
 	for i, q := range r.Lanes {
 		if d.pending == nil {
@@ -182,10 +180,10 @@ func (d *driver) fetched(r *contract.FetchRequest) event.Event {
 			res.Candidates = append(res.Candidates, contract.Candidate{Lane: i, Key: key})
 		}
 	}
-	return event.Fetched{Request: r, Result: res}
+	return actor.Fetched{Request: r, Result: res}
 }
 
-func (d *driver) claimed(r *contract.ClaimRequest) event.Event {
+func (d *driver) claimed(r *contract.ClaimRequest) actor.Event {
 	res := contract.ClaimResult{Won: make([]contract.Won, len(r.IDs))}
 	for i, id := range r.IDs {
 		lane := d.lanes[id]
@@ -193,10 +191,10 @@ func (d *driver) claimed(r *contract.ClaimRequest) event.Event {
 			ID: id, Type: lane.Type, Priority: lane.Priority, Attempt: 1, MaxAttempts: 5, Delivery: contract.Delivery{Payload: []byte("{}")},
 		}
 	}
-	return event.Claimed{Request: r, Result: res}
+	return actor.Claimed{Request: r, Result: res}
 }
 
-func nameOf(ev event.Event) string {
+func nameOf(ev actor.Event) string {
 	name := reflect.TypeOf(ev).Name()
 	return strings.ToLower(name[:1]) + name[1:]
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/stats"
 )
@@ -96,7 +95,7 @@ func busyDispatcher() *driver {
 		d.register(dispatcherd.SessionID(s+1), sets)
 	}
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[9_999], Wait: true, Deadline: time.Hour})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[9_999], Wait: true, Deadline: time.Hour})
 	}
 	for range 100 {
 		d.advance()

@@ -7,8 +7,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -21,7 +19,7 @@ type scene struct {
 }
 
 var (
-	core    = config.Default().Limits
+	core    = actor.DefaultConfig().Limits
 	session = workerproto.Limits{}.WithDefaults()
 	types   = names(core.Types)
 )
@@ -64,9 +62,9 @@ var scenes = []scene{
 	{"slots × types of all sessions", all},
 	{"slots of all sessions, all sets different", differentSets},
 	{"sessions", sessions},
-	{"running jobs, lease lost", func(d *driver) { running(d, event.Disowned{}) }},
-	{"running jobs, drained and handed over", func(d *driver) { running(d, event.Drained{}, event.HandedOver{}) }},
-	{"running jobs, drained and interrupted", func(d *driver) { running(d, event.Drained{}, event.Interrupted{}) }},
+	{"running jobs, lease lost", func(d *driver) { running(d, actor.Disowned{}) }},
+	{"running jobs, drained and handed over", func(d *driver) { running(d, actor.Drained{}, actor.HandedOver{}) }},
+	{"running jobs, drained and interrupted", func(d *driver) { running(d, actor.Drained{}, actor.Interrupted{}) }},
 	{"running jobs, all cancelled", cancelAll},
 	{"slots of one session, requests running", lostRequests},
 	{"resume offers undecided, drained", offers},
@@ -96,7 +94,7 @@ func wide(d *driver, size int, jobs int) {
 	d.release()
 	d.finishWork()
 	d.unregister(1)
-	d.step("withdrew", event.Withdrew{Session: 2})
+	d.step("withdrew", actor.Withdrew{Session: 2})
 	d.finishWork()
 }
 
@@ -134,41 +132,41 @@ func sessions(d *driver) {
 		d.register(dispatcherd.SessionID(s+1), equal(core.Slots/session.MaxConnections, types[s%len(types):][:1]))
 	}
 	d.finishWork()
-	d.step("drained", event.Drained{})
+	d.step("drained", actor.Drained{})
 }
 
 // offers drains while many sessions offer to resume jobs.
 func offers(d *driver) {
 	offer(d)
-	d.step("drained", event.Drained{})
+	d.step("drained", actor.Drained{})
 	d.finishWork()
 }
 
 // offersOfEndedSessions ends the oldest and the newest session with resume offers.
 func offersOfEndedSessions(d *driver) {
 	offer(d)
-	d.step("unregistered", event.Unregistered{Session: 1})
+	d.step("unregistered", actor.Unregistered{Session: 1})
 	d.unregister(dispatcherd.SessionID(session.MaxConnections))
 }
 
 // offer registers sessions that offer to resume jobs, as many as there may be slots.
 func offer(d *driver) {
 	for s := range session.MaxConnections {
-		ev := event.Registered{Session: dispatcherd.SessionID(s + 1), Worker: "w"}
+		ev := actor.Registered{Session: dispatcherd.SessionID(s + 1), Worker: "w"}
 		for range core.Slots / session.MaxConnections {
 			d.slots++
-			ev.Offers = append(ev.Offers, event.ResumeOffer{
+			ev.Offers = append(ev.Offers, actor.ResumeOffer{
 				Slot: dispatcherd.Slot{ID: d.slots, Number: int32(d.slots), Types: types[:1]},
 				Job:  dispatcherd.JobID(d.slots), Attempt: 1, From: 1 << 16,
 			})
 		}
-		shell.Register(func(ev event.Event) { d.step("registered", ev) }, ev, shell.Portion)
+		shell.Register(func(ev actor.Event) { d.step("registered", ev) }, ev, shell.Portion)
 	}
 }
 
 func requests(d *driver) {
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true})
 	}
 	half := core.Types / 4
 	var sets [][]string
@@ -186,7 +184,7 @@ func lostRequests(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:10]))
 	d.finishWork()
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%10], Wait: true})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%10], Wait: true})
 	}
 	d.finishWork()
 	d.unregister(1)
@@ -196,10 +194,10 @@ func lostRequests(d *driver) {
 
 func deadlines(d *driver) {
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true, Deadline: time.Second})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[i%core.Types], Wait: true, Deadline: time.Second})
 	}
 	d.now += 1000
-	d.step("tick", event.Tick{})
+	d.step("tick", actor.Tick{})
 	d.finishWork()
 }
 
@@ -216,7 +214,7 @@ func rows(d *driver) {
 	d.register(1, equal(session.MaxSlots, types[:200]))
 	for range 10_000 {
 		switch {
-		case d.rows >= 32*config.Default().LanesPerFetch:
+		case d.rows >= 32*actor.DefaultConfig().LanesPerFetch:
 			return
 		case len(d.answers) > 0:
 			ev := d.answers[0]
@@ -226,7 +224,7 @@ func rows(d *driver) {
 			d.release()
 		default:
 			d.now++
-			d.step("tick", event.Tick{})
+			d.step("tick", actor.Tick{})
 		}
 	}
 	panic(fmt.Sprintf("no fetch was full; the largest had %d rows", d.rows))
@@ -259,7 +257,7 @@ func shares(d *driver) {
 	}
 	d.finishWork()
 	for round := range 3 {
-		ev := event.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
+		ev := actor.ClusterCapacity{Capacity: map[string]int{}, Shares: map[string]contract.Share{}}
 		for _, t := range types {
 			ev.Capacity[t] = round
 			ev.Shares[t] = contract.Share{From: uint32(round), To: 40_000, Block: 3}
@@ -324,7 +322,7 @@ func differentClasses(d *driver) {
 // ranks determines the rank of the last request of a long queue, and explains it.
 func ranks(d *driver) {
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Wait: true})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Wait: true})
 	}
 	d.asks = "rank of a request"
 	actor.RankOfRequest(-dispatcherd.JobID(core.Requests), d)
@@ -336,7 +334,7 @@ func ranks(d *driver) {
 func capacityWaits(d *driver) {
 	d.register(1, [][]string{types[:1]})
 	for i := range core.Requests {
-		d.step("requested", event.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Deadline: time.Hour})
+		d.step("requested", actor.Requested{Job: -dispatcherd.JobID(i + 1), Type: types[0], Deadline: time.Hour})
 	}
 	d.unregister(1)
 	d.register(2, [][]string{types[:1]})
@@ -379,7 +377,7 @@ func differentSets(d *driver) {
 }
 
 // running fills all slots with jobs and passes events to the core.
-func running(d *driver, events ...event.Event) {
+func running(d *driver, events ...actor.Event) {
 	d.pending = lanes(core.Slots)
 	for s := range core.Slots / session.MaxSlots {
 		d.register(dispatcherd.SessionID(s+1), equal(session.MaxSlots, types[1:2]))

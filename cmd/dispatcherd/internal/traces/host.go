@@ -15,9 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/actor/config"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/actor/event"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
@@ -51,7 +49,7 @@ type observedWatch struct {
 }
 
 // observe implements actor.Observer.
-func (o *observedWatch) observe(_ *actor.Core, now timing.Instant, ev event.Event, fx []effect.Effect) {
+func (o *observedWatch) observe(_ *actor.Core, now timing.Instant, ev actor.Event, fx []effect.Effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.watch.Step(now, ev, fx)
@@ -113,7 +111,7 @@ func startHost(ctx context.Context, database string, w scoring.Weights, log *zap
 }
 
 func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
-	core := config.Default()
+	core := actor.DefaultConfig()
 	core.Weights, core.Seed = w, daemon.NewSeed()
 	return daemon.Config{
 		Name:         "replay",

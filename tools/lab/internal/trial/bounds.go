@@ -17,12 +17,12 @@ var (
 	tight     = []string{"--max-requests", "2"}
 	tightCuts = []Cut{
 		{
-			"actor/config/config.go",
+			"actor/config.go",
 			"ClaimBatch:  1000,\n\t\t\tClaims:      4,\n\t\t\tFinishBatch: 1000,\n\t\t\tFinishes:    2,\n\t\t\tUnfinished:  20_000",
 			"ClaimBatch: 4,\n\t\t\tClaims: 1,\n\t\t\tFinishBatch: 4,\n\t\t\tFinishes: 1,\n\t\t\tUnfinished: 8",
 			1,
 		},
-		{"actor/config/config.go", "LaneLength:       4096,\n\t\t\tLanesPerFetch:    1024", "LaneLength: 16, LanesPerFetch: 2", 1},
+		{"actor/config.go", "LaneLength:       4096,\n\t\t\tLanesPerFetch:    1024", "LaneLength: 16, LanesPerFetch: 2", 1},
 		{"workerproto/limits.go", "setDefault(&l.Outbox, 1024)", "setDefault(&l.Outbox, 1)", 1},
 		{"internal/daemon/api.go", "defaultAPIConnections = 4", "defaultAPIConnections = 1", 1},
 	}

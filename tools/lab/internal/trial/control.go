@@ -52,7 +52,7 @@ func Controls() []*Control {
 					Daemons: 2, Workers: 2, Flags: []string{"--listen=false", "--poll", "24h", "--lease", "10s"}, Offers: offers, Mix: plain, Types: types,
 					Rate: 20, // slots are free and lanes become empty in between
 				},
-				Cuts:  []Cut{{"actor/config/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
+				Cuts:  []Cut{{"actor/config.go", "200 * time.Millisecond,", "24 * time.Hour,", 1}},
 				Jobs:  [3]int{200, 200, 200}, // for 10 s, because the scans after the start find the first jobs
 				Drain: 20 * time.Second,      // longer than a job may wait while a slot is idle
 			},

@@ -1,6 +1,4 @@
-// Package event declares the events that the shell sends to the core, one type per event.
-// actor.Core decides what follows from each event.
-package event
+package actor
 
 import (
 	"time"
@@ -110,16 +108,7 @@ type Reported struct {
 	event
 
 	Session dispatcherd.SessionID
-	Reports []Report
-}
-
-// Report is progress, partial output or a message of the log of a running attempt.
-type Report struct {
-	Job     dispatcherd.JobID
-	Attempt dispatcherd.Attempt
-	Partial bool   // JSON is a part of the output; otherwise JSON is progress
-	JSON    []byte // passed on unchanged
-	Log     string // level and text of a message of the log, with a final line break; "" = it is another report
+	Reports []contract.Report
 }
 
 // SpawnRequested asks to insert children of a job that the session runs.

@@ -1,4 +1,4 @@
-package config
+package actor
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestDefaultConfigIsValidAndHasTheArticlesWeights(t *testing.T) {
-	cfg := Default()
+	cfg := DefaultConfig()
 	require.NoError(t, cfg.Validate())
 	require.Equal(t, scoring.Default(), cfg.Weights)
 	require.Equal(t, 5, cfg.LostPerList, "article 1: five lost claims")
@@ -51,7 +51,7 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 			c.RetryStatement.Max = 24*time.Hour + time.Millisecond
 		},
 	} {
-		cfg := Default()
+		cfg := DefaultConfig()
 		change(&cfg)
 		require.EqualError(t, cfg.Validate(), want)
 	}

@@ -1,6 +1,4 @@
-// Package config contains the settings of the core that an operator can change:
-// weights, limits and times.
-package config
+package actor
 
 import (
 	"fmt"
@@ -11,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
-// Config contains the settings. The zero value is not valid; see Default.
+// Config contains the settings. The zero value is not valid; see DefaultConfig.
 type Config struct {
 	backlog.Config
 
@@ -63,10 +61,10 @@ type Limits struct {
 // window.
 const maxPenalty = time.Hour
 
-// Default returns the weights of article 1 and the documented limits. The defaults
+// DefaultConfig returns the weights of article 1 and the documented limits. The defaults
 // have four claims and two finishes in flight. With a round trip of 0 to 5 ms to
 // Postgres, this reaches 1.5 times the rate of one claim and one finish.
-func Default() Config {
+func DefaultConfig() Config {
 	return Config{
 		Config: backlog.Config{
 			Poll:             time.Second,
