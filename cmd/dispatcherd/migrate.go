@@ -125,18 +125,19 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 }
 
 func (a *app) printStatus(steps []migrations.Migration) error {
-	rows := make([][]any, len(steps))
 	missing := 0
-	for i, s := range steps {
-		when := "pending"
+	for _, s := range steps {
 		if s.AppliedAt == nil {
 			missing++
-		} else {
-			when = s.AppliedAt.Format(time.RFC3339)
 		}
-		rows[i] = []any{s.Version, s.Name, when}
 	}
-	if err := a.PrintRows("migrations", steps, "version, name, applied", rows); err != nil {
+	err := cli.PrintRows(&a.Invocation, "migrations", steps, "version, name, applied", func(s *migrations.Migration) []any {
+		if s.AppliedAt == nil {
+			return []any{s.Version, s.Name, "pending"}
+		}
+		return []any{s.Version, s.Name, s.AppliedAt.Format(time.RFC3339)}
+	})
+	if err != nil {
 		return err
 	}
 	if missing > 0 {

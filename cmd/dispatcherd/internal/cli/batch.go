@@ -66,7 +66,7 @@ func (a treeCommands) showBatchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return PrintFacts(&a.Console, "batch", &b, addBatch)
+		return PrintFacts(a.Invocation, "batch", &b, addBatch)
 	})
 }
 

@@ -63,17 +63,13 @@ func List[T any](
 // PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next
 // page, or that there is none of what the command lists.
 func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header string, row func(*T) []any, none string) error {
-	rows := make([][]any, len(page.Items))
-	for i := range page.Items {
-		rows[i] = row(&page.Items[i])
-	}
 	switch {
 	case page.Next != "":
 		a.Say("There are more: --cursor %s shows the next page.", page.Next)
-	case len(rows) == 0 && none != "":
+	case len(page.Items) == 0 && none != "":
 		a.Say("%s", none)
 	}
-	return a.PrintRows(name, page.Items, header, rows)
+	return PrintRows(a, name, page.Items, header, row)
 }
 
 // Number adds a flag with a number or a duration and its range, both ends included. The value is the default, which may be outside

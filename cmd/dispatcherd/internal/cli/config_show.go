@@ -46,11 +46,9 @@ variable DISPATCHERD_… is an error here; other commands report and ignore it.`
 			if origin {
 				columns, header = 3, header+", origin"
 			}
-			rows := make([][]any, len(settings))
-			for i, s := range settings {
-				rows[i] = []any{s.Name, s.Value, s.Origin}[:columns]
-			}
-			return a.PrintRows("settings", settings, header, rows)
+			return PrintRows(a, "settings", settings, header, func(s *shownSetting) []any {
+				return []any{s.Name, s.Value, s.Origin}[:columns]
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&origin, "origin", false, "print the source of each value")

@@ -168,11 +168,11 @@ func (add Add) Fields(object any) {
 
 // PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
 // the callback adds, one per line.
-func PrintFacts[T any](c *Console, name string, value *T, facts func(Add, *T)) error {
-	if c.Format.JSON {
-		return c.PrintJSON(name, value)
+func PrintFacts[T any](a *Invocation, name string, value *T, facts func(Add, *T)) error {
+	if a.Format.JSON {
+		return a.PrintJSON(name, value)
 	}
-	tw := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	facts(func(fact, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", fact, OneLine(fmt.Sprintf(format, args...)))
 	}, value)
@@ -187,16 +187,17 @@ func When(holds bool, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// PrintRows writes a result in the format of --output: value as JSON under name, or rows as a
-// table. header names the columns, separated by ", ". A list without elements is [] in JSON, never null.
-func (c *Console) PrintRows(name string, value any, header string, rows [][]any) error {
-	if c.Format.JSON {
-		if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.IsNil() {
-			value = []any{}
-		}
-		return c.PrintJSON(name, value)
+// PrintRows writes a result in the format of --output: a list as JSON under name, or a table with a line for each element. header
+// names the columns, separated by ", ". A list without elements is [] in JSON, never null.
+func PrintRows[T any](a *Invocation, name string, list []T, header string, row func(*T) []any) error {
+	if a.Format.JSON {
+		return a.PrintJSON(name, append([]T{}, list...))
 	}
-	return writeTable(c.Out, header, rows)
+	rows := make([][]any, len(list))
+	for i := range list {
+		rows[i] = row(&list[i])
+	}
+	return writeTable(a.Out, header, rows)
 }
 
 // writeTable writes aligned columns under a header in capitals. An empty cell is shown as a dash.

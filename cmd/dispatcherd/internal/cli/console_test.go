@@ -23,13 +23,13 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 	const foreign = "a\u202eb\u200b\u009b1m\x1b\U000e0041"
 	for _, name := range Formats {
 		var b strings.Builder
-		c := &Console{Out: &b, Err: &b}
+		c := &Invocation{Console: Console{Out: &b, Err: &b}}
 		require.NoError(t, c.Format.Set(name))
 		require.Equal(t, name, c.Format.String())
 		c.Say("type %s", foreign)
 		require.NoError(t, c.PrintLine("x", foreign, foreign))
 		require.NoError(t, c.PrintValue(foreign))
-		require.NoError(t, c.PrintRows("x", foreign, "x", [][]any{{foreign}}))
+		require.NoError(t, PrintRows(c, "x", []string{foreign}, "x", func(value *string) []any { return []any{*value} }))
 		require.NoError(t, PrintFacts(c, "x", new(foreign), func(add Add, value *string) { add("x", "%s", *value) }))
 		require.NotContains(t, strings.Map(func(r rune) rune {
 			if dispatcherd.Invisible(r) && r != '\n' {
@@ -45,17 +45,17 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 
 func TestListWithoutElementsIsNotNull(t *testing.T) {
 	var b strings.Builder
-	c := &Console{Out: &b, Format: Format{JSON: true}}
-	require.NoError(t, c.PrintRows("jobs", []int(nil), "id", nil))
+	c := &Invocation{Console: Console{Out: &b, Format: Format{JSON: true}}}
+	require.NoError(t, PrintRows(c, "jobs", []int(nil), "id", nil))
 	require.JSONEq(t, `{"schema_version": 1, "jobs": []}`, b.String())
 }
 
 func TestJSONLinesHaveOneValueEach(t *testing.T) {
 	var b strings.Builder
-	c := &Console{Out: &b, Format: Format{JSON: true, Lines: true}}
-	require.NoError(t, c.PrintRows("jobs", []map[string]int{{"id": 2}, {"id": 1}}, "id", nil))
+	c := &Invocation{Console: Console{Out: &b, Format: Format{JSON: true, Lines: true}}}
+	require.NoError(t, PrintRows(c, "jobs", []map[string]int{{"id": 2}, {"id": 1}}, "id", nil))
 	require.NoError(t, PrintFacts(c, "job", &map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
-	require.NoError(t, c.PrintRows("jobs", []int{}, "", nil))
-	require.NoError(t, c.PrintRows("jobs", []int(nil), "", nil))
+	require.NoError(t, PrintRows(c, "jobs", []int{}, "", nil))
+	require.NoError(t, PrintRows(c, "jobs", []int(nil), "", nil))
 	require.Equal(t, []string{`{"id":2}`, `{"id":1}`, `{"id":3,"payload":[1,"<"]}`}, strings.Fields(b.String()))
 }

@@ -89,14 +89,10 @@ func (a *Invocation) fanOut(ctx context.Context, d client.Distribution, durable 
 
 // printChunks prints the answers in order.
 func (a *Invocation) printChunks(chunks []client.Chunk) error {
-	rows := make([][]any, len(chunks))
-	for i := range chunks {
-		c := &chunks[i]
-		state, answer := "done", string(c.Result)
+	return PrintRows(a, "chunks", chunks, "worker, items, state, answer", func(c *client.Chunk) []any {
 		if !c.OK {
-			state, answer = c.Code, c.Error
+			return []any{c.Worker, c.Items, c.Code, c.Error}
 		}
-		rows[i] = []any{c.Worker, c.Items, state, answer}
-	}
-	return a.PrintRows("chunks", chunks, "worker, items, state, answer", rows)
+		return []any{c.Worker, c.Items, "done", string(c.Result)}
+	})
 }

@@ -83,7 +83,7 @@ func (a treeCommands) show(f *contract.Flow, now time.Time) error {
 	if a.Format.JSON {
 		return a.PrintJSON("flow", f)
 	}
-	if err := PrintFacts(&a.Console, "flow", &f.Batch, addBatch); err != nil {
+	if err := PrintFacts(a.Invocation, "flow", &f.Batch, addBatch); err != nil {
 		return err
 	}
 	names := map[dispatcherd.JobID]string{}
@@ -91,16 +91,13 @@ func (a treeCommands) show(f *contract.Flow, now time.Time) error {
 		names[f.Nodes[i].ID] = f.Nodes[i].Name
 	}
 	lines, drawn := draw(f.Nodes)
-	rows := make([][]any, len(lines))
-	for i, l := range lines {
-		if l.node == nil {
-			rows[i] = []any{l.graph, " ", " ", " ", " ", " "}
-			continue
-		}
+	return PrintRows(a.Invocation, "nodes", lines, "node, id, type, status, time, note", func(l *line) []any {
 		n := l.node
-		rows[i] = []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, now), noteText(n, names, drawn)}
-	}
-	return a.PrintRows("nodes", f.Nodes, "node, id, type, status, time, note", rows)
+		if n == nil {
+			return []any{l.graph, " ", " ", " ", " ", " "}
+		}
+		return []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, now), noteText(n, names, drawn)}
+	})
 }
 
 // timeText says how long the last attempt took, or since when a node could run.

@@ -146,6 +146,10 @@ type changedJob struct {
 	Status dispatcherd.Status `json:"status"` // after the change
 }
 
+func (a *Invocation) printChanged(did string, jobs []changedJob) error {
+	return PrintRows(a, did, jobs, "id, status", func(j *changedJob) []any { return []any{j.ID, j.Status} })
+}
+
 // eachJob applies a change to every named job. After an error it still changes the other
 // jobs, and reports the error at the end.
 func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation) error {
@@ -153,11 +157,12 @@ func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation)
 	if err != nil {
 		return err
 	}
-	changed, rows, errs := []changedJob{}, [][]any{}, []error{}
+	var changed []changedJob
+	var errs []error
 	for _, id := range ids {
 		job, err := Call[changedJob](ctx, a, c.method, rest.JobPath(id)+c.path, nil)
 		if err == nil {
-			changed, rows = append(changed, job), append(rows, []any{job.ID, job.Status})
+			changed = append(changed, job)
 			continue
 		}
 		err = a.about(id, err)
@@ -167,7 +172,7 @@ func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation)
 		}
 	}
 	if len(changed) > 0 || a.Format.JSON {
-		errs = append([]error{a.PrintRows(c.did, changed, "id, status", rows)}, errs...)
+		errs = append([]error{a.printChanged(c.did, changed)}, errs...)
 	}
 	return errors.Join(errs...)
 }

@@ -63,7 +63,7 @@ func (a *Invocation) waitForJobs(ctx context.Context, ids []dispatcherd.JobID, t
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	ended, rows, bad := make([]changedJob, len(ids)), make([][]any, len(ids)), 0
+	ended, bad := make([]changedJob, len(ids)), 0
 	for i, id := range ids {
 		status, err := awaitEnd(ctx, a.client, id)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -76,9 +76,9 @@ func (a *Invocation) waitForJobs(ctx context.Context, ids []dispatcherd.JobID, t
 		if status != dispatcherd.Done {
 			bad++
 		}
-		ended[i], rows[i] = changedJob{id, status}, []any{id, status}
+		ended[i] = changedJob{id, status}
 	}
-	if err := a.PrintRows("jobs", ended, "id, status", rows); err != nil || bad == 0 {
+	if err := a.printChanged("jobs", ended); err != nil || bad == 0 {
 		return err
 	}
 	return exit.Errorf(exit.Negative, "%d of %d jobs failed or were cancelled", bad, len(ids))

@@ -29,7 +29,7 @@ func (a *Invocation) jobGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintFacts(&a.Console, "job", &job, addJob)
+			return PrintFacts(a, "job", &job, addJob)
 		},
 	}
 }

@@ -33,7 +33,7 @@ prints the placement from the decision log. Requests have negative ids ("job req
 			if err != nil {
 				return a.about(ids[0], err)
 			}
-			return PrintFacts(&a.Console, "why", &why, addWhy)
+			return PrintFacts(a, "why", &why, addWhy)
 		},
 	}
 }

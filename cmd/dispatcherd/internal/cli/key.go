@@ -57,7 +57,7 @@ func (a *Invocation) keyShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return PrintFacts(&a.Console, "key", &k, addKey)
+		return PrintFacts(a, "key", &k, addKey)
 	})
 }
 

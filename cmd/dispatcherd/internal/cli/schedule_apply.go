@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -86,7 +84,12 @@ func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, lis
 	if err != nil {
 		return err
 	}
-	if err := a.PrintRows("differences", all, "edit, schedule, column, old, new", all.rows()); err != nil {
+	if a.Format.JSON {
+		err = PrintRows(a, "differences", all, "", nil)
+	} else {
+		err = writeTable(a.Out, "edit, schedule, column, old, new", all.rows())
+	}
+	if err != nil {
 		return err
 	}
 	switch {
@@ -112,33 +115,39 @@ func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, lis
 // compare returns the differences between the table and a file. Removals are last, so that an error does not remove what another
 // name replaces.
 func compare(ctx context.Context, s client.Schedules, list []wanted, prune bool) (all edits, removed int, err error) {
-	existing, err := readAll(ctx, s, list)
-	if err != nil {
-		return nil, 0, err
-	}
-	fresh := contract.NewSchedule()
+	inFile := map[string]bool{}
 	for i := range list {
 		e := edit{Edit: change, Name: list[i].Name, wanted: list[i].Schedule}
-		old, found := existing[e.Name]
-		delete(existing, e.Name)
-		if !found {
-			e.Edit, old = create, fresh
+		inFile[e.Name] = true
+		old, err := step(ctx, s.Get, e.Name)
+		switch {
+		case IsMissing(err):
+			e.Edit, old = create, contract.NewSchedule()
 			old.Version = contract.NoVersion
-		} else if list[i].keepPause {
+		case err != nil:
+			return nil, 0, err
+		case list[i].keepPause:
 			e.wanted.Paused = old.Paused
 		}
 		e.Changes, e.wanted.Version = schedule.Differences(&old, &e.wanted), old.Version
-		if len(e.Changes) > 0 || !found {
+		if len(e.Changes) > 0 || e.Edit == create {
 			all = append(all, e)
 		}
 	}
-	if !prune {
-		return all, 0, nil
+	for q := (client.Names{Query: client.Query{Limit: LargestPage}}); prune; prune = q.Cursor != "" {
+		page, err := step(ctx, s.List, q)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, v := range page.Items {
+			if !inFile[v.Name] {
+				all = append(all, edit{Edit: remove, Name: v.Name, wanted: v})
+				removed++
+			}
+		}
+		q.Cursor = page.Next
 	}
-	for _, name := range slices.Sorted(maps.Keys(existing)) {
-		all = append(all, edit{Edit: remove, Name: name, wanted: existing[name]})
-	}
-	return all, len(existing), nil
+	return all, removed, nil
 }
 
 // step calls f with a time limit of its own, because there may be any number of steps.
@@ -146,35 +155,6 @@ func step[A, T any](ctx context.Context, f func(context.Context, A) (T, error), 
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return f(ctx, of)
-}
-
-// readAll reads all schedules, page by page. The pages contain no payloads, so those of the file are read again.
-func readAll(ctx context.Context, s client.Schedules, list []wanted) (map[string]contract.Schedule, error) {
-	inFile := map[string]bool{}
-	for i := range list {
-		inFile[list[i].Name] = true
-	}
-	all := map[string]contract.Schedule{}
-	for q := (client.Names{Query: client.Query{Limit: LargestPage}}); ; {
-		page, err := step(ctx, s.List, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, v := range page.Items {
-			if inFile[v.Name] {
-				v, err = step(ctx, s.Get, v.Name)
-			}
-			switch {
-			case err == nil:
-				all[v.Name] = v
-			case !IsMissing(err): // it may have been deleted meanwhile
-				return nil, err
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return all, nil
-		}
-	}
 }
 
 // execute makes the edits one by one, so that no other session waits for more than one of them, and a schedule that is edited holds

@@ -90,7 +90,7 @@ func (a *Invocation) showSchedule(ctx context.Context, s client.Schedules, name 
 	if i := slices.IndexFunc(ticks, func(t contract.Tick) bool { return t.Outcome == contract.TickSkipped }); i >= 0 {
 		all.LastSkip = &ticks[i]
 	}
-	return PrintFacts(&a.Console, "schedule", &all, addSchedule)
+	return PrintFacts(a, "schedule", &all, addSchedule)
 }
 
 func addSchedule(add Add, v *shown) {
@@ -159,11 +159,10 @@ func (a *Invocation) showNext(v *contract.Schedule, after time.Time, n int) erro
 	if err != nil {
 		return exit.Errorf(exit.Conflict, "%w", err)
 	}
-	rows := make([][]any, len(list))
-	for i, o := range list {
-		rows[i] = []any{Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), Stamp(o.RunAt), o.Note}
-	}
-	if err := a.PrintRows("next", list, "utc, local, run at, note", rows); err != nil {
+	err = PrintRows(a, "next", list, "utc, local, run at, note", func(o *contract.Occasion) []any {
+		return []any{Stamp(o.At), o.Local.Format("Mon 2006-01-02 15:04:05 MST"), Stamp(o.RunAt), o.Note}
+	})
+	if err != nil {
 		return err
 	}
 	if state := state(v, after); state != "active" && state != "ended" {
