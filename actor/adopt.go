@@ -194,7 +194,7 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 // before its Welcome. The row is released after the lease of its dispatcher.
 const busyAnswers = 4
 
-func (c *Core) handleAdopted(ev Adopted) {
+func (ev Adopted) apply(c *Core) {
 	a := &c.adopts
 	if !a.inFlight || ev.Request.Token != a.request.Token {
 		return

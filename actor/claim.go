@@ -130,7 +130,7 @@ func (c *Core) giveUp(j *job) {
 	c.move(j, onGiveUp)
 }
 
-func (c *Core) handleClaimed(ev Claimed) {
+func (ev Claimed) apply(c *Core) {
 	f := c.claims.find(ev.Request.Token)
 	switch v := ev.Result.Verdict; {
 	case f == nil:
@@ -347,8 +347,8 @@ func (c *Core) load(rows []contract.Won) {
 	}
 }
 
-// handleLoaded continues as the claim would have done with the payloads.
-func (c *Core) handleLoaded(ev Loaded) {
+// apply continues as the claim would have done with the payloads.
+func (ev Loaded) apply(c *Core) {
 	for i := range ev.Result.Won {
 		w := &ev.Result.Won[i]
 		if j := c.loaded(w.ID); j != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func (c *Core) handleDrained() {
+func (Drained) apply(c *Core) {
 	if c.draining {
 		return
 	}
@@ -32,7 +32,7 @@ func (c *Core) announceStop() {
 		c.work += jobWork
 		switch s := c.sessions[c.untold[0]]; {
 		case s == nil:
-		case s.undecided > 0: // handleDrained has dropped its offers
+		case s.undecided > 0: // Drained has dropped its offers
 			s.undecided = 0
 			c.rejectSession(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
 		default:
@@ -48,7 +48,7 @@ func (c *Core) rejectWaiting(j *job) {
 	}
 }
 
-func (c *Core) handleHandedOver() {
+func (HandedOver) apply(c *Core) {
 	c.leaving = true
 	c.orderAll((*Core).handOver)
 }
@@ -65,7 +65,7 @@ func (c *Core) handOver(j *job) {
 	}
 }
 
-func (c *Core) handleInterrupted() { c.orderAll((*Core).interrupt) }
+func (Interrupted) apply(c *Core) { c.orderAll((*Core).interrupt) }
 
 // interrupt ends a job that executes, because the dispatcher stops.
 func (c *Core) interrupt(j *job) {

@@ -7,20 +7,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-// Event is something that happened. The set of types is closed.
-type Event interface{ isEvent() }
-
-// event is the part of a struct that makes it an Event.
-type event struct{}
-
-func (event) isEvent() {}
+// Event is something that happened. The set of types is closed. The file that decides what follows from an event
+// contains its method apply. A pointer to an event is an event as well, so that a caller can reuse the memory.
+type Event interface{ apply(*Core) }
 
 // Registered adds slots of a session, at its start or later. The sender has
 // validated the slots: types are sorted, unique and valid, and slot ids are new. If
 // the slots exceed the limits, an effect rejects them.
 type Registered struct {
-	event
-
 	Session dispatcherd.SessionID
 	Worker  string
 	User    string // whose share of the bounds the slots take; read only in the first event of the session
@@ -67,8 +61,6 @@ func (o *ResumeOffer) Outdated(other contract.Fingerprint) bool {
 // disconnected. All its slots are removed, whatever their state (article 1,
 // "unregister").
 type Unregistered struct {
-	event
-
 	Session dispatcherd.SessionID
 }
 
@@ -76,16 +68,12 @@ type Unregistered struct {
 // when their jobs end. If Numbers is empty, all slots of the session are removed,
 // including later ones.
 type Withdrew struct {
-	event
-
 	Session dispatcherd.SessionID
 	Numbers []int32 // the worker's own slot numbers
 }
 
 // Released reports that jobs of a worker have ended. It frees their slots.
 type Released struct {
-	event
-
 	Session dispatcherd.SessionID
 	Results []Result
 }
@@ -105,23 +93,17 @@ type Result struct {
 // Reported contains reports of a worker about running jobs. It frees no slot. The
 // reports of a session reach the loop before its later results.
 type Reported struct {
-	event
-
 	Session dispatcherd.SessionID
 	Reports []contract.Report
 }
 
 // SpawnRequested asks to insert children of a job that the session runs.
 type SpawnRequested struct {
-	event
-
 	Request *contract.SpawnRequest
 }
 
 // Requested adds an on-demand request (article 1, "on-demand").
 type Requested struct {
-	event
-
 	Job      dispatcherd.JobID // negative and unique; a later request has a smaller id, except for requests at about the same time
 	Type     string
 	User     string // whose share of the bounds the request takes
@@ -146,87 +128,65 @@ type Requested struct {
 
 // Abandoned reports that the caller of an on-demand request has disconnected.
 type Abandoned struct {
-	event
-
 	Job dispatcherd.JobID
 }
 
 // Notified reports that rows may have become pending. This event is a hint and may
 // be lost.
-type Notified struct{ event }
+type Notified struct{}
 
 // Announced is like Notified, for a transaction that made exactly one row pending.
 // Announced names the row. It is a hint as well.
 type Announced struct {
-	event
-
 	Row contract.RowNotification
 }
 
 // Admitted names rows with keys that have got their permits. Any dispatcher may claim them. It is a hint as well.
 type Admitted struct {
-	event
-
 	Rows []contract.RowNotification
 }
 
 // Listening says whether notifications are received.
 type Listening struct {
-	event
-
 	On bool
 }
 
 // CancelRequested asks to stop jobs that run here. Ids of other rows are ignored.
 type CancelRequested struct {
-	event
-
 	Jobs []dispatcherd.JobID
 }
 
 // Fetched answers a Fetch effect.
 type Fetched struct {
-	event
-
 	Request *contract.FetchRequest
 	Result  contract.FetchResult
 }
 
 // Claimed answers a Claim or a Resolve effect.
 type Claimed struct {
-	event
-
 	Request *contract.ClaimRequest
 	Result  contract.ClaimResult
 }
 
 // Loaded answers a part of a Load effect. Its verdict is OK and its Rest is empty.
 type Loaded struct {
-	event
-
 	Result contract.LoadResult
 }
 
 // Finished answers a Finish effect.
 type Finished struct {
-	event
-
 	Request *contract.FinishRequest
 	Result  contract.FinishResult
 }
 
 // Spawned answers a Spawn effect.
 type Spawned struct {
-	event
-
 	Request *contract.SpawnRequest
 	Result  contract.SpawnResult
 }
 
 // GateSet answers a SetGate effect.
 type GateSet struct {
-	event
-
 	Subscribed bool
 	Verdict    contract.Verdict
 }
@@ -235,19 +195,17 @@ type GateSet struct {
 // dispatchers may then have adopted its rows. The Core tells the workers of
 // queued jobs to stop, ends these attempts as released, and claims no row until
 // Owned.
-type Disowned struct{ event }
+type Disowned struct{}
 
 // Owned reports that the dispatcher has a valid lease again, the old one or a new
 // one.
-type Owned struct{ event }
+type Owned struct{}
 
 // ClusterCapacity contains the slots of other dispatchers by type, and the shares
 // of the rows. The score term rarity counts these slots, too. A type that is not in
 // Capacity has no slot at other dispatchers. The Core keeps the maps, so the sender
 // must not change them.
 type ClusterCapacity struct {
-	event
-
 	Capacity map[string]int
 	Shares   map[string]contract.Share // shares of this dispatcher; without an entry, the share of a type is everything
 }
@@ -255,42 +213,36 @@ type ClusterCapacity struct {
 // DurationsRead contains what dispatchers have learned of durations. What the predecessor of this dispatcher learned counts until
 // this dispatcher learns something of the same type and class.
 type DurationsRead struct {
-	event
-
 	Own    []contract.Durations // under the name of this dispatcher
 	Others []contract.Durations // the sums of the other dispatchers
 }
 
 // Adopted answers an Adopt effect.
 type Adopted struct {
-	event
-
 	Request *contract.AdoptRequest
 	Result  contract.AdoptResult
 }
 
 // Drained reports that the dispatcher is about to stop. The Core starts no more
 // jobs and drops claims that are not sent. Running jobs continue.
-type Drained struct{ event }
+type Drained struct{}
 
 // Interrupted reports the end of the grace period after Drained. The running jobs
 // are released: their rows become pending and keep their order.
-type Interrupted struct{ event }
+type Interrupted struct{}
 
 // HandedOver reports the end of the grace period after Drained. The running jobs
 // stay with their workers, which will offer them to the next dispatcher. The
 // Core accepts results until the session of a job ends. Afterwards it does not
 // change the row of the job. Requests have no row, so they are answered at once.
-type HandedOver struct{ event }
+type HandedOver struct{}
 
 // Tick reports that time has passed; see Core.NextWake.
-type Tick struct{ event }
+type Tick struct{}
 
 // Together contains several events at one instant. The Core decides after the
 // last event. With Hold it makes no decision.
 type Together struct {
-	event
-
 	Events []Event
 	Hold   bool
 }

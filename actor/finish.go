@@ -147,7 +147,7 @@ func (e *finishQueue) take(limit int) *contract.FinishRequest {
 	return r
 }
 
-func (c *Core) handleFinished(ev Finished) {
+func (ev Finished) apply(c *Core) {
 	e := &c.ends
 	e.inFlight--
 	if ev.Result.Verdict != contract.OK {
@@ -218,7 +218,7 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 // maxRetryDelay bounds the delay that a worker can request.
 const maxRetryDelay = 24 * time.Hour
 
-func (c *Core) handleReleased(ev Released) {
+func (ev Released) apply(c *Core) {
 	for i := range ev.Results {
 		c.endAttempt(ev.Session, &ev.Results[i])
 	}
@@ -304,8 +304,8 @@ func (c *Core) outcome(j *job, r *Result) contract.Finish {
 	return contract.Finish{Outcome: contract.Retry, Error: j.failure(r.Error), Delay: min(delay, maxRetryDelay)}
 }
 
-// handleReported passes on reports about attempts that the session executes.
-func (c *Core) handleReported(ev Reported) {
+// apply passes on reports about attempts that the session executes.
+func (ev Reported) apply(c *Core) {
 	for i := range ev.Reports {
 		r := &ev.Reports[i]
 		j := c.jobs[r.Job]

@@ -16,7 +16,7 @@ import (
 // A waiting request expires at its deadline. If no slot supports its type, it also
 // expires at the end of its capacity wait.
 
-func (c *Core) handleRequested(ev Requested) {
+func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
 		c.reply(effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return

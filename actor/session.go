@@ -6,7 +6,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-func (c *Core) handleRegistered(ev Registered) {
+func (ev Registered) apply(c *Core) {
 	if _, ended := c.disconnected[ev.Session]; ended {
 		return // if a job were sent to such a slot, the end of the connection would count as a crash
 	}
@@ -29,7 +29,7 @@ func (c *Core) handleRegistered(ev Registered) {
 	}
 }
 
-func (c *Core) handleUnregistered(ev Unregistered) {
+func (ev Unregistered) apply(c *Core) {
 	delete(c.disconnected, ev.Session)
 	if s := c.sessions[ev.Session]; s != nil {
 		c.endSession(s, false)
@@ -183,7 +183,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	return ref
 }
 
-func (c *Core) handleWithdrew(ev Withdrew) {
+func (ev Withdrew) apply(c *Core) {
 	s := c.sessions[ev.Session]
 	if s == nil {
 		return

@@ -8,18 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
-func (c *Core) handleSpawn(ev Event) {
-	switch ev := ev.(type) {
-	case SpawnRequested:
-		c.handleSpawnRequested(ev)
-	case Spawned:
-		c.handleSpawned(ev)
-	}
-}
-
-// handleSpawnRequested queues a request of a session that runs the parent. The statement
+// apply queues a request of a session that runs the parent. The statement
 // checks again whether the attempt runs, because the attempt may end meanwhile.
-func (c *Core) handleSpawnRequested(ev SpawnRequested) {
+func (ev SpawnRequested) apply(c *Core) {
 	r := ev.Request
 	j := c.jobs[r.Parent]
 	switch {
@@ -54,7 +45,7 @@ func (c *Core) answerSpawn(r *contract.SpawnRequest, result contract.SpawnResult
 	}
 }
 
-func (c *Core) handleSpawned(ev Spawned) {
+func (ev Spawned) apply(c *Core) {
 	c.spawns.remove(ev.Request)
 	c.answerSpawn(ev.Request, ev.Result)
 }

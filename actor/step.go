@@ -1,8 +1,6 @@
 package actor
 
 import (
-	"fmt"
-
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
@@ -22,7 +20,7 @@ func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.E
 	c.restate()
 	c.executeOrders()
 	c.announceStop()
-	c.apply(ev)
+	ev.apply(c)
 	t, ok := ev.(Together)
 	decide := !ok || !t.Hold
 	if decide {
@@ -39,76 +37,20 @@ func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.E
 	return fx
 }
 
-// apply handles one event. The cases of frequent types are first. A caller may pass
-// frequent events by pointer to reuse their memory.
-func (c *Core) apply(ev Event) {
-	switch ev := ev.(type) {
-	case Released:
-		c.handleReleased(ev)
-	case *Released:
-		c.handleReleased(*ev)
-	case Claimed:
-		c.handleClaimed(ev)
-	case *Claimed:
-		c.handleClaimed(*ev)
-	case Fetched:
-		c.handleFetched(ev)
-	case *Fetched:
-		c.handleFetched(*ev)
-	case Loaded:
-		c.handleLoaded(ev)
-	case Finished:
-		c.handleFinished(ev)
-	case *Finished:
-		c.handleFinished(*ev)
-	case Requested:
-		c.handleRequested(ev)
-	case Tick:
-	case Notified:
-		c.backlog.Notified()
-	case Announced:
-		c.handleAnnounced(ev)
-	case Admitted:
-		c.handleAdmitted(ev)
-	case Reported:
-		c.handleReported(ev)
-	case Together:
-		for _, e := range ev.Events {
-			c.apply(e)
-			c.sweep()
-		}
-	case SpawnRequested, Spawned:
-		c.handleSpawn(ev)
-	case Abandoned:
-		c.handleAbandoned(ev)
-	case Registered:
-		c.handleRegistered(ev)
-	case Unregistered:
-		c.handleUnregistered(ev)
-	case Withdrew:
-		c.handleWithdrew(ev)
-	case Listening:
-		c.backlog.ListenerChanged(ev.On)
-	case CancelRequested:
-		c.handleCancelRequested(ev)
-	case GateSet:
-		c.backlog.GateAnswered(ev.Subscribed, ev.Verdict)
-	case Disowned:
-		c.handleDisowned()
-	case Owned:
-		c.handleOwned()
-	case ClusterCapacity, DurationsRead:
-		c.handleOthers(ev)
-	case Adopted:
-		c.handleAdopted(ev)
-	case Drained:
-		c.handleDrained()
-	case Interrupted:
-		c.handleInterrupted()
-	case HandedOver:
-		c.handleHandedOver()
-	default:
-		panic(fmt.Sprintf("actor: unknown event %T", ev))
+func (Tick) apply(*Core) {}
+
+func (Notified) apply(c *Core) { c.backlog.Notified() }
+
+func (ev Listening) apply(c *Core) { c.backlog.ListenerChanged(ev.On) }
+
+func (ev GateSet) apply(c *Core) { c.backlog.GateAnswered(ev.Subscribed, ev.Verdict) }
+
+func (ev DurationsRead) apply(c *Core) { c.durations.Read(ev.Own, ev.Others) }
+
+func (ev Together) apply(c *Core) {
+	for _, e := range ev.Events {
+		e.apply(c)
+		c.sweep()
 	}
 }
 
@@ -132,17 +74,7 @@ func (c *Core) NextWake() timing.Instant {
 		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
-// handleOthers handles what other dispatchers have and have learned.
-func (c *Core) handleOthers(ev Event) {
-	switch ev := ev.(type) {
-	case ClusterCapacity:
-		c.handleClusterCapacity(ev)
-	case DurationsRead:
-		c.durations.Read(ev.Own, ev.Others)
-	}
-}
-
-func (c *Core) handleClusterCapacity(ev ClusterCapacity) {
+func (ev ClusterCapacity) apply(c *Core) {
 	c.otherCapacity, c.shares = ev.Capacity, ev.Shares
 	c.restated, c.restateTo = 0, len(c.types)
 	c.restate()
@@ -176,11 +108,11 @@ func (c *Core) flushGate() {
 	}
 }
 
-func (c *Core) handleFetched(ev Fetched) {
+func (ev Fetched) apply(c *Core) {
 	c.backlog.Fetched(ev.Request, ev.Result)
 }
 
-func (c *Core) handleAdmitted(ev Admitted) {
+func (ev Admitted) apply(c *Core) {
 	for i := range ev.Rows {
 		if r := &ev.Rows[i]; c.jobs[r.Key.ID] == nil {
 			c.backlog.RowAdmitted(r)
@@ -188,6 +120,6 @@ func (c *Core) handleAdmitted(ev Admitted) {
 	}
 }
 
-func (c *Core) handleAnnounced(ev Announced) {
+func (ev Announced) apply(c *Core) {
 	c.backlog.RowNotified(&ev.Row, c.queuedOpen() && c.jobs[ev.Row.Key.ID] == nil)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 )
 
-func (c *Core) handleCancelRequested(ev CancelRequested) {
+func (ev CancelRequested) apply(c *Core) {
 	for _, id := range ev.Jobs {
 		if j := c.jobs[id]; j != nil && j.mode == dispatcherd.Queued && j.stop != cancelled {
 			c.tellToStop(j, cancelled)
@@ -15,7 +15,7 @@ func (c *Core) handleCancelRequested(ev CancelRequested) {
 	}
 }
 
-func (c *Core) handleAbandoned(ev Abandoned) {
+func (ev Abandoned) apply(c *Core) {
 	j := c.jobs[ev.Job]
 	if j == nil || j.mode != dispatcherd.OnDemand {
 		return
@@ -28,7 +28,7 @@ func (c *Core) handleAbandoned(ev Abandoned) {
 	}
 }
 
-func (c *Core) handleDisowned() {
+func (Disowned) apply(c *Core) {
 	c.disowned = true
 	c.backlog.GateReset()
 	c.giveUpUnsent()
@@ -44,7 +44,7 @@ func (c *Core) revoke(j *job) {
 	}
 }
 
-func (c *Core) handleOwned() {
+func (Owned) apply(c *Core) {
 	c.disowned = false
 	c.backlog.RowsMayHaveCome()
 }
