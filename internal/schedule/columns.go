@@ -62,13 +62,8 @@ func AssignText(s *contract.Schedule, column, text string) error {
 		return Assign(s, column, defaultOf(column))
 	}
 	value := json.RawMessage(text)
-	switch column {
-	case "payload":
-	case "priority", "max_attempts", "timeout_ms", "expected_ms", "catch_up_most", "paused":
-		if !json.Valid(value) {
-			value = quoted(text)
-		}
-	default:
+	i := slices.Index(Columns(), column)
+	if isText := i >= 0 && columns[i].example[0] == '"'; isText || column != "payload" && !json.Valid(value) {
 		value = quoted(text)
 	}
 	return Assign(s, column, value)

@@ -289,37 +289,34 @@ func occurrence(s *contract.SchedulePlan) string {
 // Occasions returns the occasions of a cron schedule after an instant and up to another one,
 // at most a number of them, without regard to jitter, pauses and the high-water mark.
 func Occasions(s *contract.SchedulePlan, after, until time.Time, most int) ([]time.Time, error) {
+	_, list, err := ruleAndOccasions(s, after, until, most)
+	return list, err
+}
+
+// ruleAndOccasions returns the result of Occasions and the rule.
+func ruleAndOccasions(s *contract.SchedulePlan, after, until time.Time, most int) (r *rule, list []time.Time, err error) {
 	if s.Kind != contract.Cron {
-		return nil, fmt.Errorf("schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions",
+		return nil, nil, fmt.Errorf("schedule %q is of kind %s and runs %s: only schedules of kind cron have planned occasions",
 			s.Name, s.Kind, occurrence(s))
 	}
-	r, err := zones{}.rule(s.Spec, s.TimeZone)
-	if err != nil {
-		return nil, err
+	if r, err = (zones{}).rule(s.Spec, s.TimeZone); err != nil {
+		return nil, nil, err
 	}
-	var list []time.Time
 	e := entry{rule: r, ends: never}
 	e.bound(s)
 	for at := e.next(max(after.UnixMicro(), e.starts-1)); at <= until.UnixMicro() && at != never && len(list) < most; at = e.next(at) {
 		list = append(list, time.UnixMicro(at).UTC())
 	}
-	return list, nil
+	return r, list, nil
 }
 
 // Upcoming returns the next occasions of a cron schedule after an instant.
-func Upcoming(s *contract.SchedulePlan, after time.Time, n int) ([]contract.Occasion, error) {
-	all, err := Occasions(s, after, time.UnixMicro(never), n)
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	r, err := zones{}.rule(s.Spec, s.TimeZone)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]contract.Occasion, len(all))
-	for i, at := range all {
+func Upcoming(s *contract.SchedulePlan, after time.Time, n int) (list []contract.Occasion, err error) {
+	r, all, err := ruleAndOccasions(s, after, time.UnixMicro(never), n)
+	for _, at := range all {
 		run := jittered(at.UnixMicro(), time.Duration(s.Jitter).Microseconds(), s.ID, CronOccasion(at))
-		list[i] = contract.Occasion{At: at, Local: at.In(r.zone), RunAt: time.UnixMicro(run).UTC(), Note: r.expression.Note(at, r.zone).String()}
+		list = append(list,
+			contract.Occasion{At: at, Local: at.In(r.zone), RunAt: time.UnixMicro(run).UTC(), Note: r.expression.Note(at, r.zone).String()})
 	}
-	return list, nil
+	return list, err
 }

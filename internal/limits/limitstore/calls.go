@@ -1,7 +1,6 @@
 package limitstore
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -105,36 +104,11 @@ func (a API) keys(r *rest.Request, q *rest.Names) (page contract.KeyPage, err er
 	all := make([]contract.KeySummary, len(states))
 	for i := range states {
 		s := &states[i]
-		all[i] = contract.KeySummary{
-			Key:     s.Name,
-			Limit:   limitView(s.Name, &s.Limit),
-			Default: s.Limit.Key == "",
-			Held:    s.Held,
-			Alone:   s.Alone,
-			Holders: s.Holders,
-			Classes: s.Waiting,
-		}
+		all[i] = contract.KeySummary{Key: s.Name, Held: s.Held, Alone: s.Alone, Holders: s.Holders, Classes: s.Waiting}
 	}
-	page.Page, page.Incomplete = rest.PageOf(all, q.Limit, nameOf), false
-	return page, nil
-}
-
-func nameOf(s *contract.KeySummary) any { return s.Key }
-
-// limitView converts the limit that applies to a key.
-func limitView(key string, l *permits.Limit) contract.Limit {
-	v := contract.NewLimit(cmp.Or(l.Key, key))
-	if v.Capacity = nil; l.Capacity != permits.Unlimited {
-		v.Capacity = new(int(l.Capacity))
-	}
-	v.Rate, v.Per = int(l.Rate), contract.Duration(time.Duration(l.Per)*time.Microsecond)
-	if l.Scope == permits.Dispatcher {
-		v.Scope = contract.DispatcherScope
-	}
-	if l.OnRetry == permits.Wait {
-		v.OnRetry = contract.WaitOnRetry
-	}
-	return v
+	page.Incomplete = false
+	page.Page, err = Keys{a.DB}.page(r.Context(), all, q.Limit)
+	return page, err
 }
 
 // keyName is the name of a key.

@@ -219,20 +219,15 @@ WHERE next.ids IS NOT NULL`
 // Refill reads jobs that follow, up to most of each class, in order. The result has one element per refill.
 func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most int) (jobs [][]permits.Job, err error) {
 	jobs = make([][]permits.Job, len(refills))
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, refillSQL, refills, most)
-		var place int
-		var runAt, found []int64
-		total := 0
-		_, err := pgx.ForEachRow(rows, []any{&place, &runAt, &found}, func() error {
-			for i := range found {
-				jobs[place-1] = append(jobs[place-1], permits.Job{RunAt: runAt[i], ID: found[i]})
+	_, err = claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (place int, err error) {
+		var due, ids []int64
+		if err = row.Scan(&place, &due, &ids); err == nil {
+			for i := range ids {
+				jobs[place-1] = append(jobs[place-1], permits.Job{RunAt: due[i], ID: ids[i]})
 			}
-			total += len(found)
-			return nil
-		})
-		return total, err
-	})
+		}
+		return place, err
+	}, refillSQL, refills, most)
 	return jobs, err
 }
 
@@ -373,27 +368,28 @@ type Type struct {
 // Types reads the slots of all dispatchers by type.
 func (c *Controller) Types(ctx context.Context) (types map[string]Type, err error) {
 	types = map[string]Type{}
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx,
-			`SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
-			WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0 GROUP BY t.key`,
-		)
+	_, err = claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (t Type, err error) {
 		var name string
-		var t Type
-		_, err := pgx.ForEachRow(rows, []any{&name, &t.Slots, &t.Dispatchers}, func() error {
-			types[name] = t
-			t.Dispatchers = nil
-			return nil
-		})
-		return len(types), err
-	})
+		err = row.Scan(&name, &t.Slots, &t.Dispatchers)
+		types[name] = t
+		return t, err
+	}, `SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
+		WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0 GROUP BY t.key`)
 	return types, err
 }
 
 // Notify tells the controller, on another dispatcher, that jobs with keys have ended.
 func (c *Controller) Notify(ctx context.Context) error {
-	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, `SELECT pg_notify('dispatcherd', 'keys') WHERE dispatcherd.may_notify()`)
-		return 0, err
+	_, err := c.exec(ctx, `SELECT pg_notify('dispatcherd', 'keys') WHERE dispatcherd.may_notify()`)
+	return err
+}
+
+// exec executes a statement and returns the number of rows.
+func (c *Controller) exec(ctx context.Context, sql string, args ...any) (n int, err error) {
+	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, sql, args...)
+		n = int(tag.RowsAffected())
+		return n, err
 	})
+	return n, err
 }

@@ -151,18 +151,27 @@ func (k Keys) List(ctx context.Context, prefix, after string, limit int) (page c
 	}
 	slices.Sort(names)
 	names = names[:min(len(names), limit+1)]
-	applies, err := k.limitsOf(ctx, names)
-	if err != nil {
-		return page, err
-	}
 	list := make([]contract.KeySummary, len(names))
 	for i, name := range names {
 		list[i] = *all[name]
+	}
+	if page.Page, err = k.page(ctx, list, limit); err == nil {
+		page.Controller, err = k.Controller(ctx)
+	}
+	return page, err
+}
+
+// page returns a page of keys, with the limits that apply.
+func (k Keys) page(ctx context.Context, list []contract.KeySummary, limit int) (page contract.Page[contract.KeySummary], err error) {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Key
+	}
+	applies, err := k.limitsOf(ctx, names)
+	for i, name := range names {
 		list[i].Limit, list[i].Default = applies[name], applies[name].Version == 0
 	}
-	page.Page = rest.PageOf(list, limit, nameOf)
-	page.Controller, err = k.Controller(ctx)
-	return page, err
+	return rest.PageOf(list, limit, func(s *contract.KeySummary) any { return s.Key }), err
 }
 
 // CheckKey returns an error if a text is not a key.

@@ -35,10 +35,8 @@ WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
 
 // Confirm records when admitted cost has started. A start at 0 has not started, and will not.
 func (c *Controller) Confirm(ctx context.Context, starts []permits.Start) error {
-	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, confirmSQL, c.Dispatcher, c.number, starts)
-		return len(starts), err
-	})
+	_, err := c.exec(ctx, confirmSQL, c.Dispatcher, c.number, starts)
+	return err
 }
 
 // Unstarted reads the keys with a rate to which cost is admitted that has not started, as far as the table says.
@@ -61,13 +59,9 @@ const expireMost = 10_000
 
 // Expire deletes old records of starts, and reports whether there may be more.
 func (c *Controller) Expire(ctx context.Context) (more bool, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
-				SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires
-				LIMIT $3 FOR UPDATE SKIP LOCKED
-			) DELETE FROM dispatcherd.key_starts k USING old WHERE k.ctid = old.ctid`, c.Dispatcher, c.number, expireMost)
-		more = tag.RowsAffected() == expireMost
-		return int(tag.RowsAffected()), err
-	})
-	return more, err
+	n, err := c.exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
+			SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires
+			LIMIT $3 FOR UPDATE SKIP LOCKED
+		) DELETE FROM dispatcherd.key_starts k USING old WHERE k.ctid = old.ctid`, c.Dispatcher, c.number, expireMost)
+	return n == expireMost, err
 }
