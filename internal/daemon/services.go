@@ -35,7 +35,7 @@ func (d *Daemon) operated(done []operation.Operation, changed int, refused error
 		d.log.Warn("an operation is refused", append(fields, zap.String("error", textOf(refused)))...)
 		return
 	}
-	d.log.Info("did what an operator wanted", fields...)
+	d.log.Info("operations are done", fields...)
 }
 
 // wake wakes the services that have one of the topics.

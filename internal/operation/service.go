@@ -44,38 +44,52 @@ type Service struct {
 
 // Service returns the background service.
 func (s Service) Service() background.Service {
+	p := pass{Service: s}
 	return background.Service{
-		Name: "operations", Leader: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: s.step,
+		Name: "operations", Leader: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: p.step,
 	}
 }
 
-// nextSQL reads the first operations that the leader must do.
+// nextSQL reads the first operations with an id above $2 that the leader must do.
 const nextSQL = `
 SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, '') FROM dispatcherd.operations o
-WHERE ` + claim.OpenOperation + ` ORDER BY o.id LIMIT $1`
+WHERE ` + claim.OpenOperation + ` AND o.id > $2 ORDER BY o.id LIMIT $1`
 
-func (s Service) step(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
+// pass is one way through the table. It takes several steps if there are many operations, or some that meet locks.
+type pass struct {
+	Service
+
+	after int64                      // the last operation that the pass has come to; 0 = it begins
+	waits map[dispatcherd.JobID]bool // targets of operations that have met a lock
+	until time.Time                  // when this step ends
+}
+
+func (p *pass) step(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
+	if p.after == 0 {
+		p.waits = map[dispatcherd.JobID]bool{}
+	}
+	p.until = time.Now().Add(stepTime)
 	reading, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	rows, _ := s.DB.Query(reading, nextSQL, readMost) // the next line returns its error
+	rows, _ := p.DB.Query(reading, nextSQL, readMost, p.after) // the next line returns its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Operation])
-	if err != nil {
-		return 0, err
-	}
-	p := pass{Service: s, until: time.Now().Add(stepTime), waits: map[dispatcherd.JobID]bool{}}
-	for list := all; len(list) > 0 && err == nil; {
-		n := alike(list)
-		err, list = p.do(ctx, list[:n]), list[n:]
+	left := all
+	for len(left) > 0 && err == nil && time.Now().Before(p.until) {
+		var n int
+		if n, err = p.do(ctx, left[:alike(left)]); n > 0 {
+			p.after, left = left[n-1].ID, left[n:]
+		}
 	}
 	switch {
-	case err != nil:
-		return 0, err
-	case len(p.waits) > 0:
-		return lockPause, nil
-	case len(all) == readMost || time.Now().After(p.until):
+	case err == nil && (len(left) > 0 || len(all) == readMost):
 		return 0, nil
+	case len(p.waits) > 0:
+		wait = lockPause
+	default:
+		wait = noMore
 	}
-	return noMore, nil
+	p.after = 0
+	return wait, err
 }
 
 // alike returns how many of the first operations one transaction does.
@@ -91,52 +105,47 @@ func alike(list []Operation) int {
 	return min(n, together)
 }
 
-// pass is one reading of the table.
-type pass struct {
-	Service
-
-	until time.Time
-	waits map[dispatcherd.JobID]bool // targets of operations that have met a lock
-}
-
-// do does operations that are alike.
-func (p *pass) do(ctx context.Context, list []Operation) error {
-	list = slices.DeleteFunc(slices.Clone(list), func(o Operation) bool { return p.waits[o.Target] })
-	if len(list) == 0 || time.Now().After(p.until) {
-		return nil
+// do does operations that are alike, at least the first of them, and returns to how many of them it has come.
+func (p *pass) do(ctx context.Context, list []Operation) (n int, err error) {
+	free := slices.DeleteFunc(slices.Clone(list), func(o Operation) bool { return p.waits[o.Target] })
+	if len(free) == 0 {
+		return len(list), nil
 	}
-	changed, err := p.transact(ctx, list)
+	changed, err := p.transact(ctx, free)
 	lock := slices.Contains([]string{lockNotAvailable, queryCancelled}, claim.AnswerCode(err)) ||
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	refused := refuses(err)
 	switch {
 	case err == nil:
-		p.Done(list, changed, nil)
-		return nil
-	case !lock && !refused:
-		return err
+		p.Done(free, changed, nil)
+	case !lock && !refuses(err):
+		return 0, err
 	case len(list) > 1:
-		for one := range slices.Chunk(list, 1) {
-			if err := p.do(ctx, one); err != nil {
-				return err
+		for n == 0 || n < len(list) && time.Now().Before(p.until) {
+			if _, err := p.do(ctx, list[n:n+1]); err != nil {
+				return n, err
 			}
+			n++
 		}
-		return nil
+		return n, nil
 	case lock:
 		p.waits[list[0].Target] = true
-		return nil
+	default:
+		p.Done(list, 0, err)
+		_, err = p.DB.Exec(ctx, `DELETE FROM dispatcherd.operations WHERE id = $1`, list[0].ID)
+		return 1, err
 	}
-	p.Done(list, 0, err)
-	_, err = p.DB.Exec(ctx, `DELETE FROM dispatcherd.operations WHERE id = $1`, list[0].ID)
-	return err
+	return len(list), nil
 }
 
 // refuses reports whether an error says why an operation is not done.
 func refuses(err error) bool {
 	_, ofTree := errors.AsType[*joins.RefusedError](err)
 	_, ofJob := errors.AsType[*claim.StatusError](err)
-	return ofTree || ofJob || errors.Is(err, claim.ErrNotFound) || claim.AboutRow(err)
+	return ofTree || ofJob || errors.Is(err, claim.ErrNotFound) || errors.Is(err, errSomeRefused) || claim.AboutRow(err)
 }
+
+// errSomeRefused says that some of several retries are refused. Each of them alone says why.
+var errSomeRefused = errors.New("some jobs cannot be retried")
 
 // SQLSTATEs of a statement that has waited for a lock, or took too long for another reason.
 const (
@@ -178,7 +187,12 @@ func execute(ctx context.Context, tx pgx.Tx, first *Operation, targets []dispatc
 	jobs, trees := claim.Jobs{DB: tx, By: first.Who}, joins.Joins{DB: tx, By: first.Who}
 	switch first.Kind {
 	case "retry":
-		changed, _, err = jobs.RetryMany(ctx, targets)
+		if len(targets) == 1 {
+			return 1, jobs.Retry(ctx, targets[0])
+		}
+		if changed, _, err = jobs.RetryMany(ctx, targets); err == nil && changed < len(targets) {
+			err = errSomeRefused
+		}
 		return changed, err
 	case "cancel":
 		slices.Sort(targets) // rows are locked in the order of their ids

@@ -84,7 +84,10 @@ func TestOperationsOfOneTargetAreDoneInTheirOrder(t *testing.T) {
 	w := newWorld(t, 3)
 	w.ask("cancel 1", "cancel 2", "retry 1", "retry 3", "cancel 3", "retry 2", "retry 99")
 	done, wait := w.step()
-	require.Equal(t, []string{"cancel 2 changed 2", "retry 2 changed 1", "cancel 1 changed 1", "retry 2 changed 1"}, done)
+	require.Equal(t, []string{
+		"cancel 2 changed 2", "retry 1 changed 1", "retry 3: job 3 is pending: only failed and cancelled jobs can be retried",
+		"cancel 1 changed 1", "retry 1 changed 1", "retry 99: job 99: no such job",
+	}, done)
 	require.Equal(t, noMore, wait)
 	require.Equal(t, "pending pending cancelled", w.statuses())
 	require.Zero(t, w.left())
@@ -138,6 +141,44 @@ func TestLockedTargetHoldsBackOnlyItself(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.step()
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs_live`))
+	require.Zero(t, w.left())
+}
+
+// Sessions have locked the targets of more operations than a step has time for. The step after it goes on behind them, and those that
+// wait are tried again when all others are done.
+func TestManyLockedTargetsHoldBackNoOther(t *testing.T) {
+	w := newWorld(t, 13)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // the pool waits for the connection
+	_, err = tx.Exec(t.Context(), `SELECT FROM dispatcherd.jobs_live WHERE id <= 12 ORDER BY id FOR UPDATE`)
+	require.NoError(t, err)
+	w.exec(`INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs ORDER BY id`)
+	w.ask("retry 12")
+	_, wait := w.step()
+	require.Zero(t, wait)
+	_, wait = w.step()
+	require.Equal(t, lockPause, wait)
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs_cancelled WHERE id = 13`))
+	require.Equal(t, 13, w.left())
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.step()
+	require.Zero(t, w.left())
+	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.jobs_live`))
+}
+
+// Some of several retries are refused. The others are done, and each refused one says why.
+func TestRefusedRetriesAreReported(t *testing.T) {
+	w := newWorld(t, 3)
+	w.exec(`INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs WHERE id <= 2`)
+	w.step()
+	w.ask("retry 1", "retry 2", "retry 3", "retry 99")
+	done, _ := w.step()
+	require.Equal(t, []string{
+		"retry 1 changed 1", "retry 1 changed 1", "retry 3: job 3 is pending: only failed and cancelled jobs can be retried",
+		"retry 99: job 99: no such job",
+	}, done)
+	require.Equal(t, "pending pending pending", w.statuses())
 	require.Zero(t, w.left())
 }
 
