@@ -505,3 +505,18 @@ func TestACancellationOfABackfillIsRepeated(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, w.number(`SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel' AND who = 'schedule'`))
 }
+
+// A session has edited a schedule and not committed. A run on request is refused at once; it does not wait for the record of the edit.
+func TestARunBesideAnOpenEditIsRefusedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.limitLocks()
+	s := w.cron("s", nil)
+	w.exec(`DELETE FROM dispatcherd.operations`)
+	tx, err := w.db.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background()) // the pool waits for the connection
+	_, err = tx.Exec(t.Context(), `UPDATE dispatcherd.schedules SET priority = 3 WHERE id = $1`, s.ID)
+	require.NoError(t, err)
+	_, err = w.Run(t.Context(), "s", "k", false)
+	require.ErrorContains(t, err, "another session is editing it")
+}

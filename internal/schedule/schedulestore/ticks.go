@@ -238,12 +238,14 @@ func (s session) write(
 	}
 	ticks, changes := []insertion{}, make([]change, len(requests))
 	for i, d := range decisions {
-		changes[i] = change{requests[i].Schedule, d.Start, d.Replace, d.Cancel, d.Waiting && s.dispatcher == 0}
+		n := len(ticks)
 		for k, t := range d.Ticks {
 			if written(t.Outcome) {
 				ticks = append(ticks, insertion{requests[i].Ticks[k], t})
 			}
 		}
+		tell := s.dispatcher == 0 && d.Waiting && len(ticks) > n // a tick that the controller does not know may wait
+		changes[i] = change{requests[i].Schedule, d.Start, d.Replace, d.Cancel, tell}
 	}
 	jobs := map[place]int64{}
 	rows, _ := tx.Query(ctx, ticksSQL, s.dispatcher, s.term, ticks, changes)
