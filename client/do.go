@@ -169,8 +169,8 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 	}
 	defer func() { _ = res.Body.Close() }() // the stream was read
 	result, err := readStream(res.Body, seen)
-	if broken, ok := errors.AsType[*streamError](err); ok {
-		err = unknownOutcome(broken.err)
+	if errors.Is(err, errBroken) {
+		err = unknownOutcome(err)
 	}
 	return result, err
 }
@@ -194,14 +194,8 @@ func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string
 	return readStream(res.Body, seen)
 }
 
-// streamError says that a stream ended before its last event.
-type streamError struct{ err error }
-
-// Error contains the reason.
-func (b *streamError) Error() string { return "the stream of events broke off: " + b.err.Error() }
-
-// Unwrap returns the reason.
-func (b *streamError) Unwrap() error { return b.err }
+// errBroken says that a stream ended before its last event.
+var errBroken = errors.New("the stream of events broke off")
 
 // readStream reads events until the last one, which is the result or a problem.
 func readStream(body io.Reader, seen func(Event) error) (json.RawMessage, error) {
@@ -211,7 +205,7 @@ func readStream(body io.Reader, seen func(Event) error) (json.RawMessage, error)
 		e, err := readEvent(events)
 		switch {
 		case err != nil:
-			return nil, &streamError{err}
+			return nil, fmt.Errorf("%w: %w", errBroken, err)
 		case e.Name == "result":
 			return e.Data, nil
 		case e.Name == "error":

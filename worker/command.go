@@ -144,8 +144,7 @@ func (p *Program) result(ctx context.Context, err error, output *limitedBuffer, 
 	if said := errput.String(); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == ExitPermanent {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == ExitPermanent {
 		err = Permanent(err)
 	}
 	return nil, err
@@ -206,15 +205,9 @@ type tail struct {
 
 // Write never fails.
 func (t *tail) Write(p []byte) (int, error) {
-	n := len(p)
-	if n > t.limit {
-		p = p[n-t.limit:]
-	}
-	if over := len(t.kept) + len(p) - t.limit; over > 0 {
-		t.kept = t.kept[:copy(t.kept, t.kept[over:])]
-	}
 	t.kept = append(t.kept, p...)
-	return n, nil
+	t.kept = slices.Delete(t.kept, 0, max(0, len(t.kept)-t.limit))
+	return len(p), nil
 }
 
 // String returns the bytes as text, without an incomplete first character.

@@ -63,12 +63,10 @@ func (w *Worker) closeIdleLocked() {
 
 // awaitIdle waits until no execution is left, at most for d.
 func (w *Worker) awaitIdle(d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-w.idle:
 		return nil
-	case <-timer.C:
+	case <-time.After(d):
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return fmt.Errorf("worker: %d jobs were still running after %v and are abandoned", w.busy, d)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -57,12 +58,15 @@ func (w *Worker) call(name string, f func()) {
 
 // backOff waits between pause/2 and pause, or until ctx is done.
 func (w *Worker) backOff(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause/2 + rand.N(pause/2+1))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(pause/2 + rand.N(pause/2+1)):
 	}
+}
+
+// refusals are the codes with which a dispatcher refuses a hello each time.
+var refusals = []workerproto.Code{
+	workerproto.BadVersion, workerproto.BadSlot, workerproto.BadValue, workerproto.BadJSON, workerproto.Refused, workerproto.NotHello,
 }
 
 // permanent reports whether the next attempt to connect would fail for the same reason.
@@ -70,15 +74,8 @@ func permanent(err error) bool {
 	if errors.Is(err, workerproto.ErrSocketPath) {
 		return true
 	}
-	var refusal *workerproto.Error
-	if !errors.As(err, &refusal) {
-		return false
-	}
-	switch refusal.Code {
-	case workerproto.BadVersion, workerproto.BadSlot, workerproto.BadValue, workerproto.BadJSON, workerproto.Refused, workerproto.NotHello:
-		return refusal.Fatal
-	}
-	return false
+	refusal, ok := errors.AsType[*workerproto.Error](err)
+	return ok && refusal.Fatal && slices.Contains(refusals, refusal.Code)
 }
 
 // hasCode reports whether err is an error of the dispatcher with this code.

@@ -40,11 +40,8 @@ func appendString(dst []byte, s string) []byte {
 
 // truncate cuts s to at most limit bytes. It never splits a character.
 func truncate(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
+	for len(s) > limit && limit > 0 && !utf8.RuneStart(s[limit]) {
 		limit--
 	}
-	return s[:limit]
+	return s[:min(limit, len(s))]
 }

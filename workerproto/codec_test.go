@@ -229,7 +229,8 @@ func TestHotFramesAllocateOnlyThemselvesAndTheirTexts(t *testing.T) {
 	job, done := Append(nil, &benchJob), Append(nil, &benchDone)
 	jobs := NewDispatcherDecoder(false)
 	dones := NewWorkerDecoder()
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = jobs.Decode(job) }), 6.0, "the frame, its token, session, type, mode and payload")
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = jobs.Decode(job) }), 6.0,
+		"the frame, its token, session, type, mode and payload")
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = dones.Decode(done) }), 3.0, "the frame, its session and its result")
 	c := codec{out: make([]byte, 0, 1024)}
 	require.Zero(t, testing.AllocsPerRun(100, func() {

@@ -84,12 +84,10 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		srv.obs.AcceptFailed(err)
-		timer := time.NewTimer(acceptPause)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(acceptPause):
 		}
-		timer.Stop()
 	}
 }
 

@@ -117,8 +117,7 @@ func (c *serverConn) abort(cause error) {
 // finish makes the writer end. If the peer broke a rule, the writer first sends the
 // error.
 func (c *serverConn) finish(cause error) {
-	var rule *Error
-	if errors.As(cause, &rule) && c.ending() == nil {
+	if rule, ok := errors.AsType[*Error](cause); ok && c.ending() == nil {
 		if rule.Code == HeartbeatTimeout {
 			c.out.clear() // the dispatcher is about to take the queued jobs from the worker
 		}

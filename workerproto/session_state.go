@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -74,8 +75,7 @@ func (m *sessionState) hello(h *Hello) *Error {
 	if !validName(h.Worker) {
 		return Complain(BadValue, "field \"worker\" must have 1 to %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
-	all := make([]Slot, 0, len(h.Slots)+len(h.Running))
-	all = append(all, h.Slots...)
+	all := slices.Clone(h.Slots)
 	for _, r := range h.Running {
 		all = append(all, r.Slot)
 	}
@@ -163,23 +163,6 @@ func (m *sessionState) checkSlots(slots []Slot) *Error {
 			return err
 		}
 	}
-	for i := range slots {
-		if err := m.checkPermission(&slots[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *sessionState) checkPermission(sl *Slot) *Error {
-	if m.limits.Permit == nil {
-		return nil
-	}
-	for _, t := range sl.Types {
-		if objection := m.limits.Permit(m.peer, t); objection != "" {
-			return Complain(BadSlot, "slot %d: %s", sl.Number, objection)
-		}
-	}
 	return nil
 }
 
@@ -196,6 +179,11 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 		}
 		if i > 0 && t == sl.Types[i-1] {
 			return Complain(BadSlot, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
+		}
+		if m.limits.Permit != nil {
+			if objection := m.limits.Permit(m.peer, t); objection != "" {
+				return Complain(BadSlot, "slot %d: %s", sl.Number, objection)
+			}
 		}
 	}
 	return nil
