@@ -96,12 +96,12 @@ func TestRunOfAJobIsDescribed(t *testing.T) {
 	c.Step(0, Registered{Session: 1, Worker: "w", Slots: []dispatcherd.Slot{{ID: 7, Types: []string{"pdf"}}}}, nil)
 	c.Step(10, Requested{Job: -1, Type: "pdf", Deadline: 10 * time.Second}, nil)
 	c.Step(1010, Tick{}, nil)
-	var info SlotInfo
+	var info contract.Slot
 	c.describeRun(&info, c.jobs[-1])
-	require.Equal(t, SlotInfo{Busy: time.Second, Left: 9 * time.Second}, info)
+	require.Equal(t, contract.Slot{Busy: 1, Left: 9}, info)
 	c.Step(1020, Abandoned{Job: -1}, nil)
 	c.describeRun(&info, c.jobs[-1])
-	require.Equal(t, SlotInfo{Busy: 1010 * time.Millisecond, Left: cfg.CancelGrace, Stopping: "the caller hung up"}, info)
+	require.Equal(t, contract.Slot{Busy: 1.01, Left: cfg.CancelGrace.Seconds(), Stopping: "the caller hung up"}, info)
 	require.Equal(t, info.Stopping, c.Stopping(-1))
 	require.Empty(t, c.Stopping(-2))
 	slot, attempt, worker := c.RunsOn(-1)

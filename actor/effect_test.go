@@ -342,9 +342,9 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 	c.Step(5001, Requested{Job: -4, Type: "excel"}, nil)
 	c.Step(5001, Requested{Job: -5, Type: "excel"}, nil)
 	c.Step(7001, Withdrew{Session: 1, Numbers: []int32{2}}, nil)
-	require.Equal(t, []SlotInfo{
+	require.Equal(t, []contract.Slot{
 		{
-			ID:       1,
+			Slot:     1,
 			Session:  1,
 			Worker:   "w",
 			Number:   0,
@@ -353,12 +353,12 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Job:      -1,
 			JobType:  "pdf",
 			Attempt:  1,
-			Busy:     7 * time.Second,
-			Left:     8 * time.Second,
+			Busy:     7,
+			Left:     8,
 			Stopping: "timeout",
 		},
 		{
-			ID:       2,
+			Slot:     2,
 			Session:  1,
 			Worker:   "w",
 			Number:   1,
@@ -367,12 +367,12 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Job:      -2,
 			JobType:  "pdf",
 			Attempt:  1,
-			Busy:     7 * time.Second,
-			Left:     8 * time.Second,
+			Busy:     7,
+			Left:     8,
 			Stopping: "timeout",
 		},
 		{
-			ID:       3,
+			Slot:     3,
 			Session:  1,
 			Worker:   "w",
 			Number:   2,
@@ -382,7 +382,7 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Job:      -4,
 			JobType:  "excel",
 			Attempt:  1,
-			Busy:     2 * time.Second,
+			Busy:     2,
 		},
 	}, c.Slots())
 	require.ElementsMatch(t, []TypeInfo{

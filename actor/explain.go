@@ -33,19 +33,10 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	// The ranks start at 1. They follow the order of decisions among the waiting
-	// jobs that this dispatcher knows. AtLeast says that Postgres may contain more
-	// jobs that rank before this one.
-	Rank, Waiting       int // rank among the jobs of its type
-	RankAll, WaitingAll int // rank among all jobs
-	Competing           int // number of jobs that rank before this one and can use one of its compatible slots
-	AtLeast             bool
+	// The ranks follow the order of decisions. OtherSlots is what the last heartbeat said.
+	contract.Standing
 
-	Capacity, Free int
-	OtherSlots     int                // slots of other dispatchers that support the type, according to the last heartbeat
-	Slot           dispatcherd.SlotID // the slot that the job would get now, or that it has; 0 = none
-	Slots          []SlotInfo         // compatible slots, at most explainedSlots
-	Ahead          []Rival            // the first jobs of Competing, at most explainedRivals
+	Ahead []Rival // the first jobs of Competing, at most explainedRivals
 
 	// No job that arrives more than Window after this job can overtake this job. After
 	// Closes, no later job at all can overtake this job; 0 = from now on. Bounded is
@@ -59,9 +50,6 @@ type Explanation struct {
 	Expected time.Duration
 	Learned  bool // from such jobs
 	PassedBy time.Duration
-
-	SetAside string // with ReasonSetAside: why Postgres refused to claim the row
-	Held     string // with ReasonUnrecordable: why Postgres did not record the end
 }
 
 // Rival is a waiting job that ranks before the explained one.
@@ -169,7 +157,7 @@ func (c *Core) explainJob(e *explainer) {
 		x.Type, x.Capacity = c.index.Name(a.Type), c.index.Capacity(a.Type)
 		if best, free := c.peek(a.Type, j); free {
 			x.Slot, x.Free = c.index.SlotID(best), max(1, e.free)
-			if !slices.ContainsFunc(x.Slots, func(s SlotInfo) bool { return s.ID == x.Slot }) {
+			if !slices.ContainsFunc(x.Slots, func(s contract.Slot) bool { return s.Slot == x.Slot }) {
 				x.Slots = append(x.Slots[:min(len(x.Slots), explainedSlots-1)], c.slotInfo(best, nil))
 			}
 		}

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Slots lists all slots in the order of their ids.
-func (c *Core) Slots() []SlotInfo {
+func (c *Core) Slots() []contract.Slot {
 	list, _ := ListSlots(SlotQuery{}, c)
 	return list
 }

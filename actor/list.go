@@ -6,28 +6,12 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// SlotInfo describes the current state of a slot.
-type SlotInfo struct {
-	ID       dispatcherd.SlotID
-	Session  dispatcherd.SessionID
-	Worker   string
-	Number   int32
-	Types    []string
-	State    string              // "free", "reserved" or "busy"
-	Draining bool                // takes no more jobs
-	Job      dispatcherd.JobID   // 0 while free
-	JobType  string              // "" while free
-	Attempt  dispatcherd.Attempt // 0 while free or reserved
-	Busy     time.Duration       // how long the attempt has run
-	Left     time.Duration       // time until the timeout, or until the worker must have stopped the job; 0 = without a bound
-	Stopping string              // why the job is being stopped; "" = it is not
-}
-
-func sortSlots(list []SlotInfo) {
-	slices.SortFunc(list, func(a, b SlotInfo) int { return cmp.Compare(a.ID, b.ID) })
+func sortSlots(list []contract.Slot) {
+	slices.SortFunc(list, func(a, b contract.Slot) int { return cmp.Compare(a.Slot, b.Slot) })
 }
 
 // SlotQuery selects slots.
@@ -40,7 +24,7 @@ type SlotQuery struct {
 // ListSlots lists slots in the order of their ids. If the limit omits slots, next is the
 // id after which the list continues, otherwise 0. A slot that is registered meanwhile
 // may be missing.
-func ListSlots(q SlotQuery, asker Asker) (list []SlotInfo, next dispatcherd.SlotID) {
+func ListSlots(q SlotQuery, asker Asker) (list []contract.Slot, next dispatcherd.SlotID) {
 	type foundSlot struct {
 		id  dispatcherd.SlotID
 		ref slotindex.Ref
@@ -58,7 +42,7 @@ func ListSlots(q SlotQuery, asker Asker) (list []SlotInfo, next dispatcherd.Slot
 		found, next = found[:q.Limit], found[q.Limit-1].id
 	}
 	if ok {
-		list, ok = inPortions(asker, func(c *Core, p *portions[SlotInfo]) {
+		list, ok = inPortions(asker, func(c *Core, p *portions[contract.Slot]) {
 			for _, f := range found {
 				if !p.spend(1) {
 					return
@@ -77,10 +61,10 @@ func ListSlots(q SlotQuery, asker Asker) (list []SlotInfo, next dispatcherd.Slot
 }
 
 // slotInfo describes a slot. types are the names of its types; nil = they are looked up.
-func (c *Core) slotInfo(ref slotindex.Ref, types []string) SlotInfo {
+func (c *Core) slotInfo(ref slotindex.Ref, types []string) contract.Slot {
 	s := c.slots[ref]
-	info := SlotInfo{
-		ID: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
+	info := contract.Slot{
+		Slot: c.index.SlotID(ref), Session: s.session.id, Worker: s.session.worker, Number: s.number,
 		Types: types, State: "free", Draining: c.index.IsDraining(ref),
 	}
 	if types == nil {
@@ -101,13 +85,13 @@ func (c *Core) slotInfo(ref slotindex.Ref, types []string) SlotInfo {
 }
 
 // describeRun adds how long a job runs and may run.
-func (c *Core) describeRun(info *SlotInfo, j *job) {
+func (c *Core) describeRun(info *contract.Slot, j *job) {
 	info.Stopping = j.stop.String()
 	if j.sentAt != notSent {
-		info.Busy = msDuration(int64(c.now - j.sentAt))
+		info.Busy = contract.Seconds(msDuration(int64(c.now - j.sentAt)))
 	}
 	if j.alarm != 0 {
-		info.Left = msDuration(max(1, int64(j.deadline-c.now)))
+		info.Left = contract.Seconds(msDuration(max(1, int64(j.deadline-c.now))))
 	}
 }
 

@@ -57,7 +57,7 @@ func TestListOfSlotsIsReadInPortions(t *testing.T) {
 	require.Len(t, list, 200)
 	require.Zero(t, next)
 	for i := range list {
-		require.EqualValues(t, i+1, list[i].ID)
+		require.EqualValues(t, i+1, list[i].Slot)
 	}
 }
 
@@ -70,13 +70,13 @@ func TestPagesOfSlotsFollowEachOther(t *testing.T) {
 		for q := (SlotQuery{Type: typ, Limit: 7}); ; {
 			page, next := ListSlots(q, s.core)
 			for i := range page {
-				ids = append(ids, page[i].ID)
+				ids = append(ids, page[i].Slot)
 			}
 			if q.After = next; next == 0 {
 				break
 			}
 			require.Len(t, page, q.Limit)
-			require.Equal(t, page[6].ID, next)
+			require.Equal(t, page[6].Slot, next)
 		}
 		require.Len(t, ids, want, "type %q", typ)
 		require.IsIncreasing(t, append([]dispatcherd.SlotID{0}, ids...))
@@ -232,6 +232,6 @@ func TestSlotOfTheJobIsListed(t *testing.T) {
 	x := Explain(Inquiry{ID: 1, Type: typeName(0)}, s.core)
 	require.EqualValues(t, explainedSlots+8, x.Slot)
 	require.Len(t, x.Slots, explainedSlots)
-	require.Equal(t, x.Slot, x.Slots[explainedSlots-1].ID)
+	require.Equal(t, x.Slot, x.Slots[explainedSlots-1].Slot)
 	require.Equal(t, 1, x.Free)
 }

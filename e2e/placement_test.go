@@ -42,7 +42,7 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	p := job.Placement
 	require.NotNil(t, p)
 	require.Equal(t, "callee", p.Worker)
-	require.Equal(t, h.slots()[0].ID, p.Slot)
+	require.Equal(t, h.slots()[0].Slot, p.Slot)
 	require.InDelta(t, 2*1024, p.Score.Base, 0.1)
 	require.InDelta(t, 500, p.Score.Rarity, 0.1)
 	require.Equal(t, "CapacityBusy", p.WaitedFor)

@@ -20,7 +20,7 @@ func (h *host) onAPI(stdin string, args ...string) outcome {
 func TestRequestCommandPrintsResultPartialOutputAndProgress(t *testing.T) {
 	w := newWorld(t)
 	h, _ := w.startCallee(1)
-	slot := h.slots()[0].ID
+	slot := h.slots()[0].Slot
 	got := h.onAPI("", "request", "pdf", `{"do": "talk", "n": 1.50}`)
 	require.Equal(t, outcome{
 		out: "{\"line\":1}\n{\"do\":\"talk\",\"n\":1.50}\n",

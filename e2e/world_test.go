@@ -167,7 +167,7 @@ func (h *host) gauges() (g actor.Gauges) {
 	return g
 }
 
-func (h *host) slots() (s []actor.SlotInfo) {
+func (h *host) slots() (s []contract.Slot) {
 	s, _ = actor.ListSlots(actor.SlotQuery{}, h)
 	return s
 }
@@ -185,10 +185,10 @@ func (h *host) awaitSlots(n int) {
 // awaitState waits until some slot is in a state with the job.
 func (h *host) awaitState(state string, job dispatcherd.JobID) {
 	h.t.Helper()
-	var list []actor.SlotInfo
+	var list []contract.Slot
 	eventually(h.t, func() bool {
 		list = h.slots()
-		return slices.ContainsFunc(list, func(s actor.SlotInfo) bool { return s.State == state && s.Job == job })
+		return slices.ContainsFunc(list, func(s contract.Slot) bool { return s.State == state && s.Job == job })
 	}, func() string { return fmt.Sprintf("a slot that is %s with job %d; there are %+v", state, job, list) })
 }
 

@@ -70,7 +70,7 @@ type Jobs interface {
 type Lists interface {
 	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
 	// slots follow, next is the After of the next page, otherwise 0.
-	Slots(q SlotQuery) (page []Slot, next int64)
+	Slots(q SlotQuery) (page []contract.Slot, next int64)
 	// Waiting lists the requests that wait in memory, by descending ids.
 	Waiting() []WaitingRequest
 	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
@@ -99,24 +99,6 @@ type SlotQuery struct {
 	After int64  // only slots with a larger id
 	Type  string // only slots that support the type; "" = all
 	Limit int    // slots of a page, at least 1
-}
-
-// Slot is one slot as the API shows it.
-type Slot struct {
-	Slot     int64    `json:"slot"`
-	Worker   string   `json:"worker"`
-	Session  int64    `json:"session"`
-	Number   int32    `json:"number"` // the worker's own number of the slot
-	Types    []string `json:"types"`
-	State    string   `json:"state" enum:"free,reserved,busy"`
-	Draining bool     `json:"draining,omitempty"`
-	Job      int64    `json:"job,omitempty"` // negative for an on-demand request without a row
-	JobType  string   `json:"job_type,omitempty"`
-	Attempt  int32    `json:"attempt,omitempty"`
-	Busy     float64  `json:"busy_seconds,omitempty"` // how long the attempt has run
-	// time until its timeout, or until the worker must have stopped it; absent: without a bound
-	Left     float64 `json:"left_seconds,omitempty"`
-	Stopping string  `json:"stopping,omitempty"` // why the job is being stopped
 }
 
 // WaitingRequest is a request that waits in memory, as the API shows it.

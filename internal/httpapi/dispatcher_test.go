@@ -157,8 +157,8 @@ func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (id dis
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 
 // Slots echoes the query.
-func (*fake) Slots(q SlotQuery) ([]Slot, int64) {
-	return []Slot{{Slot: q.After, Worker: "w", Types: []string{q.Type}, State: "free"}}, int64(q.Limit)
+func (*fake) Slots(q SlotQuery) ([]contract.Slot, int64) {
+	return []contract.Slot{{Slot: dispatcherd.SlotID(q.After), Worker: "w", Types: []string{q.Type}, State: "free"}}, int64(q.Limit)
 }
 
 func (*fake) Types() (p TypePage) {
@@ -203,9 +203,7 @@ func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
 		Status:     dispatcherd.Pending,
 		Reasons:    []string{"CapacityBusy"},
 		Score:      &Score{Total: 500, Rarity: 500},
-		Rank:       1,
-		Waiting:    1,
-		Slots:      []Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}},
+		Standing:   contract.Standing{Rank: 1, Waiting: 1, Slots: []contract.Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}}},
 		Ahead:      []Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},
 		Overtaking: &Overtaking{Window: 1439.25, Closes: 1},
 	}, nil

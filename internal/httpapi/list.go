@@ -135,7 +135,7 @@ func (h *Handler) getDispatchers(r *rest.Request, q *rest.Query) (p contract.Pag
 	})
 }
 
-func (h *Handler) getSlots(_ *rest.Request, q *TypeFilter) (p contract.Page[Slot], err error) {
+func (h *Handler) getSlots(_ *rest.Request, q *TypeFilter) (p contract.Page[contract.Slot], err error) {
 	s := SlotQuery{Type: q.Type, Limit: q.Limit}
 	if err = rest.After(q.Cursor, &s.After); err != nil {
 		return p, err

@@ -14,13 +14,10 @@ type Why struct {
 	Mode     string               `json:"mode" enum:"queued,on_demand"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"` // all reasons why the job does not start, or where it is; empty: it starts next
-	// why Postgres refused to claim, release or cancel the job, or cannot read its lane
-	SetAside string     `json:"set_aside,omitempty"`
-	Held     string     `json:"held,omitempty"`     // with reason Unrecordable: why Postgres did not record the end
-	RunAt    *time.Time `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
-	Failures int        `json:"failures,omitempty"` // failed attempts of the row
-	Attempts int        `json:"max_attempts,omitempty"`
+	Reasons  []string             `json:"reasons"`            // all reasons why the job does not start, or where it is; empty: it starts next
+	RunAt    *time.Time           `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
+	Failures int                  `json:"failures,omitempty"` // failed attempts of the row
+	Attempts int                  `json:"max_attempts,omitempty"`
 	// if no slot supports the type: types that slots support, similar names first, at most 16
 	Offered  []string `json:"offered,omitempty"`
 	Similar  string   `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
@@ -29,19 +26,9 @@ type Why struct {
 	Age      float64  `json:"age_seconds"`
 	Score    *Score   `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 
-	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
-	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
-	RankAll    int  `json:"rank_of_all,omitempty"`
-	WaitingAll int  `json:"waiting_of_all,omitempty"`
-	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
-	Competing  int  `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
+	contract.Standing
 
-	Capacity   int     `json:"capacity"` // slots of this dispatcher that support the type, free or busy
-	Free       int     `json:"free"`
-	OtherSlots int     `json:"other_slots,omitempty"` // slots of other dispatchers that support the type
-	Slot       int64   `json:"slot,omitempty"`        // the slot on which the job runs, or which it would get now
-	Slots      []Slot  `json:"slots,omitempty"`       // compatible slots, at most 32
-	Ahead      []Rival `json:"ahead,omitempty"`       // the first jobs of Competing, at most 16
+	Ahead []Rival `json:"ahead,omitempty"` // the first jobs of Competing, at most 16
 
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits

@@ -12,9 +12,9 @@ import (
 )
 
 // Slots implements httpapi.Backend.
-func (b *Backend) Slots(q httpapi.SlotQuery) (page []httpapi.Slot, next int64) {
+func (b *Backend) Slots(q httpapi.SlotQuery) (page []contract.Slot, next int64) {
 	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
-	return slotViews(list), int64(after)
+	return append([]contract.Slot{}, list...), int64(after)
 }
 
 // Waiting implements httpapi.Backend.
@@ -24,18 +24,6 @@ func (b *Backend) Waiting() []httpapi.WaitingRequest {
 	views := make([]httpapi.WaitingRequest, len(list))
 	for i, r := range list {
 		views[i] = httpapi.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: contract.Seconds(r.Age)}
-	}
-	return views
-}
-
-func slotViews(slots []actor.SlotInfo) []httpapi.Slot {
-	views := make([]httpapi.Slot, len(slots))
-	for i, s := range slots {
-		views[i] = httpapi.Slot{
-			Slot: int64(s.ID), Worker: s.Worker, Session: int64(s.Session), Number: s.Number, Types: s.Types,
-			State: s.State, Draining: s.Draining, Job: int64(s.Job), JobType: s.JobType, Attempt: int32(s.Attempt),
-			Busy: contract.Seconds(s.Busy), Left: contract.Seconds(s.Left), Stopping: s.Stopping,
-		}
 	}
 	return views
 }

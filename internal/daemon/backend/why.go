@@ -199,10 +199,7 @@ func whyView(x *actor.Explanation) httpapi.Why {
 	why := httpapi.Why{
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: contract.Seconds(x.Age), Score: &score,
-		Rank: x.Rank, Waiting: x.Waiting, RankAll: x.RankAll, WaitingAll: x.WaitingAll, AtLeast: x.AtLeast, Competing: x.Competing,
-		Capacity: x.Capacity, Free: x.Free, OtherSlots: x.OtherSlots, Slot: int64(x.Slot), Slots: slotViews(x.Slots),
-		SetAside: x.SetAside,
-		Held:     x.Held,
+		Standing: x.Standing,
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)

@@ -270,7 +270,7 @@ func slotsText(why *httpapi.Why) string {
 		When(why.OtherSlots > 0, "; %d more at other dispatchers", why.OtherSlots)
 }
 
-func slotText(s *httpapi.Slot, mine int64) string {
+func slotText(s *contract.Slot, mine dispatcherd.SlotID) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), s.State) +
 		When(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
 		When(s.Busy > 0, " since %s (%v)", Stamp(before(s.Busy)), spanOf(s.Busy)) +

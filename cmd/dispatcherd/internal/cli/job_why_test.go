@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
@@ -52,7 +53,7 @@ func TestWhyPrintsWhenAScheduledJobBecomesDue(t *testing.T) {
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&httpapi.Why{}))
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers",
-		slotsText(&httpapi.Why{Capacity: 2, Free: 1, OtherSlots: 3}))
+		slotsText(&httpapi.Why{Standing: contract.Standing{Capacity: 2, Free: 1, OtherSlots: 3}}))
 }
 
 func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {

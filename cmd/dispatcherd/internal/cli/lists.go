@@ -22,7 +22,7 @@ func (a *Invocation) SlotCommand() *cobra.Command {
 	return a.APIGroup("slot", "List the slots of a running dispatcher", list)
 }
 
-func slotRow(s *httpapi.Slot) []any {
+func slotRow(s *contract.Slot) []any {
 	state := s.State + When(s.Draining, ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
 	return []any{s.Slot, s.Worker, s.Number, state, When(s.Job != 0, "%d (%s)", s.Job, s.JobType), strings.Join(s.Types, ", ")}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 )
@@ -230,7 +229,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 	}
 	var slots []trace.Slot
 	for q := (rest.Query{Limit: cli.LargestPage}); ; {
-		page, err := cli.Page[contract.Page[httpapi.Slot]](ctx, f.of, "/v1/slots", q)
+		page, err := cli.Page[contract.Page[contract.Slot]](ctx, f.of, "/v1/slots", q)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,41 @@
+package contract
+
+import "github.com/dispatcherd/dispatcherd"
+
+// Slot is one slot of a worker of this dispatcher.
+type Slot struct {
+	Slot     dispatcherd.SlotID    `json:"slot"`
+	Worker   string                `json:"worker"`
+	Session  dispatcherd.SessionID `json:"session"`
+	Number   int32                 `json:"number"` // the worker's own number of the slot
+	Types    []string              `json:"types"`
+	State    string                `json:"state" enum:"free,reserved,busy"`
+	Draining bool                  `json:"draining,omitempty"` // it takes no more jobs
+	Job      dispatcherd.JobID     `json:"job,omitempty"`      // negative for an on-demand request without a row
+	JobType  string                `json:"job_type,omitempty"`
+	Attempt  dispatcherd.Attempt   `json:"attempt,omitempty"`      // absent while the slot is free or reserved
+	Busy     float64               `json:"busy_seconds,omitempty"` // how long the attempt has run
+	// time until its timeout, or until the worker must have stopped it; absent: without a bound
+	Left     float64 `json:"left_seconds,omitempty"`
+	Stopping string  `json:"stopping,omitempty"` // why the job is being stopped
+}
+
+// Standing is where a job stands among the jobs and slots that this dispatcher knows.
+type Standing struct {
+	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
+	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
+	RankAll    int  `json:"rank_of_all,omitempty"`
+	WaitingAll int  `json:"waiting_of_all,omitempty"`
+	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
+	Competing  int  `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
+
+	Capacity   int                `json:"capacity"` // slots of this dispatcher that support the type, free or busy
+	Free       int                `json:"free"`
+	OtherSlots int                `json:"other_slots,omitempty"` // slots of other dispatchers that support the type
+	Slot       dispatcherd.SlotID `json:"slot,omitempty"`        // the slot on which the job runs, or which it would get now
+	Slots      []Slot             `json:"slots,omitempty"`       // compatible slots, at most 32
+
+	// why Postgres refused to claim, release or cancel the job, or cannot read its lane
+	SetAside string `json:"set_aside,omitempty"`
+	Held     string `json:"held,omitempty"` // with reason Unrecordable: why Postgres did not record the end
+}
