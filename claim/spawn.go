@@ -97,11 +97,14 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 		return nil, &SpawnError{"callback_has_no_children",
 			fmt.Sprintf("job %d is the callback of a batch or flow: its children must be detached", parent)}
 	default:
+		if err := excluded(ctx, tx, keys, jobs); err != nil {
+			return nil, err
+		}
 		batch = pgx.Batch{}
 		batch.Queue(watchParentSQL, parent)
 		batch.Queue(openChildrenSQL, parent)
 		batch.Queue(parentStateSQL, parent).QueryRow(state)
-		switch err := cmp.Or(excluded(ctx, tx, keys, jobs), tx.SendBatch(ctx, &batch).Close()); {
+		switch err := tx.SendBatch(ctx, &batch).Close(); {
 		case err != nil:
 			return nil, err
 		case asked: // the cancellation had locked the batch
