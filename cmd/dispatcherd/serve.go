@@ -9,7 +9,6 @@ import (
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -65,10 +64,9 @@ SIGHUP reloads only the file of --api-tokens.`,
 		},
 	}
 	f.register(a, cmd.Flags())
-	cli.Grouped(cmd.Flags(), "Postgres", func(flags *pflag.FlagSet) {
-		a.DatabaseFlag(flags)
-		flags.BoolVar(&migrate, "migrate", false, "apply missing migrations first")
-	})
+	a.DatabaseFlag(cmd.Flags())
+	cmd.Flags().BoolVar(&migrate, "migrate", false, "apply missing migrations first")
+	cli.InGroup(cmd.Flags(), "Postgres")
 	return cmd
 }
 

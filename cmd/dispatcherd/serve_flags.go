@@ -34,15 +34,13 @@ func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 		Memory: daemon.DefaultMemory, DecisionLog: decisionlog.DefaultEntries,
 	}
 	f.cfg.Workers.Resume = daemon.DefaultResume
-	cli.Grouped(flags, "Sockets", f.registerSockets)
-	cli.Grouped(flags, "Postgres", f.registerPostgres)
-	cli.Grouped(flags, "Policy", f.registerPolicy)
-	cli.Grouped(flags, "Limits", f.registerLimits)
-	cli.Grouped(flags, "Retention", f.registerRetention)
-	cli.Grouped(flags, "Observability", f.registerObservability)
+	f.registerConnections(flags)
+	f.registerPolicy(flags)
+	f.registerBounds(flags)
 }
 
-func (f *serveFlags) registerSockets(flags *pflag.FlagSet) {
+// registerConnections adds the flags of sockets and Postgres.
+func (f *serveFlags) registerConnections(flags *pflag.FlagSet) {
 	flags.Var(cli.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
 	flags.Var(cli.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
@@ -52,17 +50,17 @@ func (f *serveFlags) registerSockets(flags *pflag.FlagSet) {
 	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	cli.Number(flags, &f.cfg.Workers.HeartbeatTimeout, "heartbeat-timeout", "3ms", cli.LongestWait,
 		"silence after which a worker counts as dead; a ping follows every third of it")
-}
-
-func (f *serveFlags) registerPostgres(flags *pflag.FlagSet) {
+	cli.InGroup(flags, "Sockets")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "use NOTIFY; without it only polling finds jobs")
 	cli.Number(flags, &f.cfg.Core.Poll, "poll", "1ms", "24h", "time between two full scans of the table")
 	cli.Number(flags, &f.cfg.Lease, "lease", "100ms", cli.LongestWait,
 		"time without heartbeat after which other dispatchers take the jobs over (docs/how-to/operations.md)")
 	flags.BoolVar(&f.cfg.AsyncClaims, "async-claims", false,
 		"do not wait for the disk when claiming; a crash of Postgres may then run a job twice concurrently")
+	cli.InGroup(flags, "Postgres")
 }
 
+// registerPolicy adds the flags that change which job runs when.
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.KeyPatience, "key-patience", "100ms", cli.LongestWait,
 		"how long others pass a job that waits for several keys, or for a slot with its permits")
@@ -89,23 +87,21 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		"time for which jobs of workers without a dispatcher continue; 0 = none")
 	cli.Number(flags, &c.ReconnectGrace, "reconnect-grace", "1ms", cli.LongestWait,
 		"time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
+	cli.InGroup(flags, "Policy")
 }
 
-func (f *serveFlags) registerLimits(flags *pflag.FlagSet) {
+// registerBounds adds the flags that bound what is held, kept and logged.
+func (f *serveFlags) registerBounds(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.Core.Limits.Requests, "max-requests", "1", cli.MostHeld, "on-demand requests that may wait")
 	cli.Number(flags, &f.cfg.API.MaxPayload, "max-payload", "1", cli.MostInMessage,
 		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
 	cli.Number(flags, &f.cfg.Memory, "memory-bytes", "0", cli.MostBytes,
 		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
-}
-
-func (f *serveFlags) registerRetention(flags *pflag.FlagSet) {
+	cli.InGroup(flags, "Limits")
 	cli.Number(flags, &f.cfg.Keep.Done, "keep-done", "1h", cli.Longest, "how long done and cancelled jobs are kept")
 	cli.Number(flags, &f.cfg.Keep.Failed, "keep-failed", "1h", cli.Longest, "how long failed jobs are kept")
 	flags.BoolVar(&f.cfg.KeepLogs, "keep-logs", false, "keep the end of the log of each attempt in its row, and stream logs")
-}
-
-func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
+	cli.InGroup(flags, "Retention")
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		host = "dispatcherd"
@@ -116,6 +112,7 @@ func (f *serveFlags) registerObservability(flags *pflag.FlagSet) {
 	flags.Var(cli.OneOf(&f.level, "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
 	cli.Number(flags, &f.cfg.DecisionLog, "decision-log", "0", "10000000",
 		"decisions kept for 'job why' and 'debug bundle', about 200 bytes each; 0 = none")
+	cli.InGroup(flags, "Observability")
 }
 
 // versionValue is a version of the application.

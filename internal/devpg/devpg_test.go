@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -144,7 +145,7 @@ func TestInvalidSettingIsReportedWithTheServersMessage(t *testing.T) {
 	_, err := Start(t.Context(), Options{Ephemeral: true, Settings: map[string]string{"work_mem": "plenty"}})
 	require.ErrorContains(t, err, "it exited")
 	require.ErrorContains(t, err, `invalid value for parameter "work_mem": "plenty"`)
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), newPrefix+"*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	dir := regexp.MustCompile(`in (\S+):`).FindStringSubmatch(err.Error())
+	require.Len(t, dir, 2, "%v", err)
+	require.NoDirExists(t, dir[1])
 }

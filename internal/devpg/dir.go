@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -15,10 +14,8 @@ import (
 // 107 bytes, macOS 103.
 const maxSocketPath = 103
 
-// The names of temporary directories. A directory is created under the first name and gets the
-// second one when its lock is held, so that sweep never removes a new directory.
+// The names of temporary directories: of the data, and of a socket whose path would be too long.
 const (
-	newPrefix    = "dispatcherd-pgnew-"
 	tempPrefix   = "dispatcherd-pg-"
 	socketPrefix = "dispatcherd-pgrun-"
 )
@@ -91,18 +88,13 @@ func (s *Server) openTemp() error {
 		temp = "/tmp" // other users may not be able to enter $TMPDIR of root
 	}
 	sweep(temp)
-	if s.dir, err = os.MkdirTemp(temp, newPrefix); err != nil {
+	if s.dir, err = os.MkdirTemp(temp, tempPrefix); err != nil {
 		return fmt.Errorf("creating a temporary directory: %w", err)
 	}
-	s.remove = true
+	s.temporary = append(s.temporary, s.dir)
 	if s.lock, err = lockDir(s.dir); err != nil {
 		return err
 	}
-	final := filepath.Join(temp, tempPrefix+strings.TrimPrefix(filepath.Base(s.dir), newPrefix))
-	if err := os.Rename(s.dir, final); err != nil {
-		return fmt.Errorf("naming a temporary directory: %w", err)
-	}
-	s.dir = final
 	return s.owner.give(s.dir)
 }
 
@@ -116,7 +108,7 @@ func (s *Server) openSocketDir() error {
 		if err != nil {
 			return fmt.Errorf("creating a directory for the socket: %w", err)
 		}
-		s.socket, s.apart = short, true
+		s.socket, s.temporary = short, append(s.temporary, short)
 	}
 	if err := os.RemoveAll(s.socket); err != nil { // the socket of a killed server remains, and Postgres respects its lock file
 		return fmt.Errorf("clearing the old socket: %w", err)
@@ -166,8 +158,9 @@ func writeLock(f *os.File, socket string) error {
 }
 
 // sweep removes temporary directories whose callers were killed. A server that still runs in one
-// is shut down; a later sweep removes its directory. Errors are ignored: a directory of another
-// user cannot be removed.
+// is shut down; a later sweep removes its directory. The lock of a new directory is empty until its
+// owner holds it, so sweep does not take it. Errors are ignored: a directory of another user cannot be
+// removed.
 func sweep(temp string) {
 	locks, _ := filepath.Glob(filepath.Join(temp, tempPrefix+"*", "lock")) // fails only for a malformed pattern
 	for _, path := range locks {
@@ -176,7 +169,8 @@ func sweep(temp string) {
 			continue
 		}
 		dir := filepath.Dir(path)
-		free := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+		info, err := f.Stat()
+		free := err == nil && info.Size() > 0 && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 		if free && interrupt(filepath.Join(dir, "data")) == 0 {
 			_ = os.RemoveAll(dir)
 		}

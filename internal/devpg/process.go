@@ -1,7 +1,6 @@
 package devpg
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -76,12 +75,8 @@ func interrupt(data string) int {
 // postmasterOf returns the pid of the live postmaster of the data, 0 if there is none. It
 // ignores zombies, and other processes that have got the pid.
 func postmasterOf(data string) int {
-	f, err := os.Open(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	line, _ := bufio.NewReader(f).ReadString('\n')
+	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid")) // without a file there is no pid
+	line, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), "-"))
 	if err != nil || pid <= 1 || !runsIn(pid, data) {
 		return 0

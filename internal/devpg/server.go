@@ -39,11 +39,11 @@ type Server struct {
 	install Install
 	dir     string // Options.Dir, or the temporary directory
 	socket  string // directory of the socket
-	remove  bool   // Stop removes dir
-	apart   bool   // the directory of the socket is outside dir; Stop removes it
 	lock    *os.File
 	owner   owner
 	tail    *tail
+
+	temporary []string // directories that Stop removes
 
 	process  *os.Process
 	watchdog *exec.Cmd     // of process
@@ -195,11 +195,8 @@ func (s *Server) Stop() error {
 // release releases everything that Start has acquired so far, in reverse order.
 func (s *Server) release() error {
 	errs := []error{s.halt()}
-	if s.apart {
-		errs = append(errs, os.RemoveAll(s.socket))
-	}
-	if s.remove {
-		errs = append(errs, os.RemoveAll(s.dir))
+	for _, dir := range s.temporary {
+		errs = append(errs, os.RemoveAll(dir))
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

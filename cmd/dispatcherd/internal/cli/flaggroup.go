@@ -9,13 +9,13 @@ import (
 // noteGroup is the annotation that holds the group of a flag in help texts.
 const noteGroup = "dispatcherd-group"
 
-// Grouped adds the flags that register makes to a group of help texts.
-func Grouped(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) {
-	set := pflag.NewFlagSet(group, pflag.ContinueOnError)
-	set.SortFlags = false
-	register(set)
-	annotate(set, noteGroup, group)
-	flags.AddFlagSet(set)
+// InGroup adds the flags that were added so far, and that have no group, to a group of help texts.
+func InGroup(flags *pflag.FlagSet, group string) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[noteGroup] == nil {
+			_ = flags.SetAnnotation(f.Name, noteGroup, []string{group}) // fails for an unknown flag only
+		}
+	})
 }
 
 // FlagGroup is a part of the flags of a command, under a title of its help.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/term"
+
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
@@ -33,18 +35,11 @@ func (a *Invocation) Origin(name string) string { return a.origins[name] }
 // be redrawn. The output has no colours, so NO_COLOR is always honoured.
 func (a *Invocation) IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
+	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false
 	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
-		return false
-	}
-	term, _ := a.Env("TERM")
-	return term != "dumb"
+	kind, _ := a.Env("TERM")
+	return kind != "dumb"
 }
 
 // Agree returns an error unless the user agrees on a terminal to what a command will do. Without a

@@ -15,11 +15,8 @@ const noteOnlyCommandLine = "dispatcherd-only-command-line"
 
 // OnlyOnCommandLine marks the flags that were added so far: they belong to one invocation, and neither environment nor file can
 // set them.
-func OnlyOnCommandLine(flags *pflag.FlagSet) { annotate(flags, noteOnlyCommandLine) }
-
-// annotate adds a note to the flags that were added so far.
-func annotate(flags *pflag.FlagSet, note string, values ...string) {
-	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, note, values) }) // fails for an unknown flag only
+func OnlyOnCommandLine(flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, noteOnlyCommandLine, nil) }) // fails for an unknown flag only
 }
 
 // RegisterFlags adds the settings of every command.
