@@ -305,7 +305,7 @@ type typeState struct {
 // waits reports whether a job of the type waits. The job is a request, or a row
 // that the backlog knows or expects.
 func (c *Core) waits(t slotindex.TypeID) bool {
-	return len(c.types[t].demand) > 0 || c.backlog.WaitingClasses(t) != 0
+	return len(c.types[t].demand) > 0 || c.backlog.Waits(t)
 }
 
 // touch marks a type as dirty: the type may have both a free slot and a waiting

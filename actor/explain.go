@@ -286,10 +286,8 @@ func (c *Core) countAhead(e *explainer) {
 
 // countType counts the jobs of a type that rank before the job, and returns how many of them are rows.
 func (c *Core) countType(e *explainer, t slotindex.TypeID) (rows int) {
-	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
-		for lanes := c.backlog.Waiting(t, classes.First()); lanes != 0; lanes = lanes.Rest() {
-			rows += c.countLane(e, lanes.First(t, classes.First()))
-		}
+	for lane := range c.backlog.Waiting(t) {
+		rows += c.countLane(e, lane)
 	}
 	for _, q := range slices.Clone(c.types[t].demand) {
 		n := 0

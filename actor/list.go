@@ -159,12 +159,10 @@ func ListTypes(asker Asker) []TypeInfo {
 func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 	info := TypeInfo{Name: c.index.Name(t), Capacity: c.index.Capacity(t), Free: free}
 	oldest := int64(0)
-	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
-		for lanes := c.backlog.Waiting(t, classes.First()); lanes != 0; lanes = lanes.Rest() {
-			if keys := c.backlog.State(lanes.First(t, classes.First())).Keys; len(keys) > 0 {
-				info.Known += len(keys)
-				oldest = max(oldest, c.backlog.AgeMS(keys[0]))
-			}
+	for lane := range c.backlog.Waiting(t) {
+		if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
+			info.Known += len(keys)
+			oldest = max(oldest, c.backlog.AgeMS(keys[0]))
 		}
 	}
 	for _, q := range c.types[t].demand {

@@ -177,18 +177,14 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 	if !queued || c.isPaused(t) {
 		return best, found
 	}
-	for classes := c.backlog.WaitingClasses(t); classes != 0; classes = classes.Rest() {
-		class := classes.First()
-		for lanes := c.backlog.Waiting(t, class); lanes != 0; lanes = lanes.Rest() {
-			lane := lanes.First(t, class)
-			key, bound, ok := c.backlog.Head(lane)
-			if !ok {
-				continue
-			}
-			if h := c.rowHead(lane, key); !found || h.before(&best) {
-				best, found = h, true
-				best.bound = bound
-			}
+	for lane := range c.backlog.Waiting(t) {
+		key, bound, ok := c.backlog.Head(lane)
+		if !ok {
+			continue
+		}
+		if h := c.rowHead(lane, key); !found || h.before(&best) {
+			best, found = h, true
+			best.bound = bound
 		}
 	}
 	return best, found

@@ -165,7 +165,6 @@ func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer)
 		l.backfillDue, b.backfill.due = true, true
 		return
 	}
-	before := l.len()
 	for i, row := range a.rows {
 		if row.Key.RunAt > a.dbNow { // the database clock went back
 			b.schedule.expect(row.Key.RunAt)
@@ -180,7 +179,6 @@ func (b *Backlog) mergeBackfill(r laneRead, query *contract.LaneQuery, a answer)
 			l.moveBack(row.Key)
 		}
 	}
-	b.cached += l.len() - before
 	b.update(r.Lane)
 	b.readSoon(r.Lane)
 }

@@ -2,7 +2,6 @@ package backlog
 
 import (
 	"iter"
-	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -85,7 +84,7 @@ type Backlog struct {
 type typeLanes struct {
 	classes   [dispatcherd.DurationClasses]laneGroup
 	share     contract.Share
-	waiting   ClassSet
+	waiting   uint16         // bit c: duration class c has a waiting lane
 	listed    uint32         // Backlog.lists when the lanes of the other classes were last listed
 	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
 	lostGrace time.Duration  // grace at lostAt
@@ -103,22 +102,11 @@ type typeLanes struct {
 type laneGroup struct {
 	local    []lane
 	nonLocal []lane  // without use while the share contains everything
-	used     LaneSet // by priority: the lanes that are read: of NoDuration all, of other classes those that had a row
-	waiting  LaneSet
-	bounds   LaneSet // the waiting lanes without a candidate
+	used     laneSet // by priority: the lanes that are read: of NoDuration all, of other classes those that had a row
+	waiting  laneSet
+	bounds   laneSet // the waiting lanes without a candidate
 	heads    *heads  // nil before the first waiting lane
 }
-
-// ClassSet is a set of duration classes: bit c is class c.
-type ClassSet uint16
-
-// First returns the smallest class of a set that is not empty.
-func (s ClassSet) First() dispatcherd.DurationClass {
-	return dispatcherd.DurationClass(bits.TrailingZeros16(uint16(s)))
-}
-
-// Rest returns the set without its first class.
-func (s ClassSet) Rest() ClassSet { return s & (s - 1) }
 
 // local ranges over the local lanes of a type that are in use and were needed.
 func (b *Backlog) local(t slotindex.TypeID) iter.Seq2[Lane, *lane] {

@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"iter"
 	"math/bits"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -8,13 +9,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// LaneSet is a set of lanes of one type and duration class: bit p is the local lane of priority p, bit
+// laneSet is a set of lanes of one type and duration class: bit p is the local lane of priority p, bit
 // 16+p its non-local lane.
-type LaneSet uint32
+type laneSet uint32
 
 const (
 	nonLocalBit = 16
-	localLanes  = LaneSet(1<<nonLocalBit - 1)
+	localLanes  = laneSet(1<<nonLocalBit - 1)
 )
 
 // heads are the heads of the waiting lanes of a type, by position. The lanes themselves
@@ -22,9 +23,9 @@ const (
 // job.
 type heads [nonLocalBit + priorities]contract.Key
 
-// First returns the lane of the highest priority of a set that is not empty. t and c are the
+// first returns the lane of the highest priority of a set that is not empty. t and c are the
 // type and the class of the set.
-func (s LaneSet) First(t slotindex.TypeID, c dispatcherd.DurationClass) Lane {
+func (s laneSet) first(t slotindex.TypeID, c dispatcherd.DurationClass) Lane {
 	i := bits.Len32(uint32(s)) - 1
 	if i >= nonLocalBit {
 		return Lane{t, dispatcherd.Priority(i - nonLocalBit), true, c}
@@ -32,15 +33,24 @@ func (s LaneSet) First(t slotindex.TypeID, c dispatcherd.DurationClass) Lane {
 	return Lane{t, dispatcherd.Priority(i), false, c}
 }
 
-// Rest returns the set without its first lane.
-func (s LaneSet) Rest() LaneSet { return s &^ (1 << (bits.Len32(uint32(s)) - 1)) }
+// rest returns the set without its first lane.
+func (s laneSet) rest() laneSet { return s &^ (1 << (bits.Len32(uint32(s)) - 1)) }
 
-// WaitingClasses returns the duration classes of a type that have a waiting lane.
-func (b *Backlog) WaitingClasses(t slotindex.TypeID) ClassSet { return b.types[t].waiting }
+// Waits reports whether a type has a waiting lane.
+func (b *Backlog) Waits(t slotindex.TypeID) bool { return b.types[t].waiting != 0 }
 
-// Waiting returns the waiting lanes of a type and class: those that have a candidate or an upper bound.
-func (b *Backlog) Waiting(t slotindex.TypeID, c dispatcherd.DurationClass) LaneSet {
-	return b.types[t].classes[c].waiting
+// Waiting ranges over the waiting lanes of a type: those that have a candidate or an upper bound.
+func (b *Backlog) Waiting(t slotindex.TypeID) iter.Seq[Lane] {
+	return func(yield func(Lane) bool) {
+		for classes := b.types[t].waiting; classes != 0; classes &= classes - 1 {
+			c := dispatcherd.DurationClass(bits.TrailingZeros16(classes))
+			for lanes := b.types[t].classes[c].waiting; lanes != 0; lanes = lanes.rest() {
+				if !yield(lanes.first(t, c)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // WaitingTypes returns the types that have a waiting lane. The map is shared and
@@ -84,13 +94,12 @@ func (b *Backlog) FirstUnread(t slotindex.TypeID) (first contract.Key, ok bool) 
 func (b *Backlog) Pop(l Lane) (key contract.Key, batch uint32) {
 	s := b.lane(l)
 	key, batch = s.pop(), s.batch
-	b.cached--
 	b.updateLane(l)
 	b.readSoon(l)
 	return key, batch
 }
 
-func (l Lane) bit() LaneSet { return 1 << l.position() }
+func (l Lane) bit() laneSet { return 1 << l.position() }
 
 func (l Lane) position() int {
 	if l.NonLocal {
@@ -102,6 +111,8 @@ func (l Lane) position() int {
 // updateLane updates the waiting lanes and classes of a type, and the head of a lane, after a change of the lane.
 func (b *Backlog) updateLane(r Lane) {
 	g, l := &b.types[r.Type].classes[r.Class], b.lane(r)
+	b.cached += l.len() - l.cached
+	l.cached = l.len()
 	before := g.waiting
 	g.waiting, g.bounds = g.waiting&^r.bit(), g.bounds&^r.bit()
 	if l.len() > 0 || l.more && !r.NonLocal {

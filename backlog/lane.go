@@ -25,6 +25,7 @@ type Lane struct {
 type lane struct {
 	keys   []contract.Key // the candidates are keys[head:], ascending
 	head   int
+	cached int          // the part of Backlog.cached, before the change that is under way
 	cursor contract.Key // the next read continues after this key, normally that of the last row that was read
 
 	batch   uint32 // number of the fetched batch

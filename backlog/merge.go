@@ -122,13 +122,11 @@ func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer) {
 		b.Rescan(r.Lane)
 		return
 	}
-	before := l.len()
 	if r.NonLocal {
 		b.mergeNonLocal(r, a)
 	} else {
 		b.mergeLocal(r, l, a)
 	}
-	b.cached += l.len() - before
 	b.update(r.Lane)
 	b.readSoon(r.Lane) // the lane may have become empty meanwhile, and the scan returned no row
 }

@@ -164,8 +164,8 @@ func (b *Backlog) askNonLocal() {
 			k.scanned = b.schedule.scans
 		}
 		for c := range k.classes {
-			for used := k.classes[c].used; used != 0; used = used.Rest() {
-				r := used.First(t, dispatcherd.DurationClass(c))
+			for used := k.classes[c].used; used != 0; used = used.rest() {
+				r := used.first(t, dispatcherd.DurationClass(c))
 				r.NonLocal = true
 				b.lane(r).length = int32(min(limit, b.cfg.LaneLength))
 				b.askNonLocalLane(r, full, idle)
@@ -314,7 +314,6 @@ func (b *Backlog) SetShare(t slotindex.TypeID, share contract.Share) {
 	}
 	for r, l := range b.local(t) {
 		if l.len() > 0 || l.more {
-			b.cached -= l.len()
 			l.discard()
 		} else {
 			l.batch++

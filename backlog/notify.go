@@ -88,7 +88,6 @@ func (b *Backlog) accept(t slotindex.TypeID, n *contract.RowNotification) bool {
 	l.insert(n.Key)
 	l.newBatch()
 	l.cursor = n.Key
-	b.cached++
 	b.update(r)
 	return true
 }

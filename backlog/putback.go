@@ -27,7 +27,6 @@ func (b *Backlog) PutBack(r Lane, k contract.Key) {
 		return
 	}
 	if l.insert(k) {
-		b.cached++
 		l.changes++ // a full scan in flight may not have seen the row, so its answer must not replace the candidates
 	}
 	b.update(r)
@@ -58,7 +57,6 @@ func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	if int(l.lost) < b.cfg.LostPerList {
 		return false
 	}
-	b.cached -= l.len()
 	l.discard()
 	b.update(r)
 	b.Rescan(r)
@@ -82,7 +80,6 @@ func (b *Backlog) discardNonLocal(r Lane) {
 	if l.len() > 0 {
 		l.restBefore(l.first())
 	}
-	b.cached -= l.len()
 	l.keys, l.head, l.more = l.keys[:0], 0, false
 	l.batch++
 	b.update(r)

@@ -41,10 +41,10 @@ func (w *world) checkHeads() {
 			p, class := dispatcherd.Priority(level%priorities), dispatcherd.DurationClass(level/priorities)
 			lane := Lane{Type: t, Priority: p, Class: class}
 			want, exists := heads[lane]
-			if waits := w.b.Waiting(t, class)&lane.bit() != 0; exists != waits {
+			if waits := w.b.types[t].classes[class].waiting&lane.bit() != 0; exists != waits {
 				require.Equal(w.t, exists, waits, "lane %v, expected head %v", lane, want)
 			}
-			if waits := w.b.Waiting(t, class) != 0; waits != (w.b.WaitingClasses(t)&(1<<class) != 0) {
+			if waits := w.b.types[t].classes[class].waiting != 0; waits != (w.b.types[t].waiting&(1<<class) != 0) {
 				require.Fail(w.t, "marks of classes", "lane %v", lane)
 			}
 			if exists {

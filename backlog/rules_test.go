@@ -391,7 +391,7 @@ func TestUpperBoundExpires(t *testing.T) {
 	w.b.Pop(lane)
 	w.b.PollNow()
 	w.send()
-	require.NotZero(t, w.b.WaitingClasses(w.types[0]))
+	require.True(t, w.b.Waits(w.types[0]))
 	_, bound, ok := w.b.Head(lane)
 	require.True(t, bound && ok)
 	require.Equal(t, w.now+100, w.b.Wake(true))
@@ -499,7 +499,7 @@ func TestTypeGoneForgetsItsLanes(t *testing.T) {
 		w.answer(0, contract.OK)
 	}
 	require.Zero(t, w.b.Cached())
-	require.Zero(t, w.b.WaitingClasses(w.types[0]))
+	require.False(t, w.b.Waits(w.types[0]))
 	w.b.PutBack(Lane{Type: w.types[0]}, contract.Key{RunAt: 1, ID: 1})
 	require.Zero(t, w.b.Cached())
 	require.NoError(t, w.b.Check())

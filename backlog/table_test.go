@@ -268,12 +268,9 @@ func (w *world) class() dispatcherd.DurationClass {
 func (w *world) lanes() (all []Lane) {
 	w.b.TakeChanged(func(slotindex.TypeID) {})
 	for _, t := range w.types {
-		for set := w.b.WaitingClasses(t); set != 0; set = set.Rest() {
-			for s := w.b.Waiting(t, set.First()); s != 0; s = s.Rest() {
-				r := s.First(t, set.First())
-				if _, bound, ok := w.b.Head(r); ok && !bound {
-					all = append(all, r)
-				}
+		for r := range w.b.Waiting(t) {
+			if _, bound, ok := w.b.Head(r); ok && !bound {
+				all = append(all, r)
 			}
 		}
 	}
