@@ -18,7 +18,12 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		c.reply(effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
+		if kind == effect.AnswerUnsupported {
+			c.stats.Unsupported++
+		} else {
+			c.stats.Busy++
+		}
+		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
 		return
 	}
 	j := c.newJob()
@@ -44,19 +49,14 @@ func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
 	switch {
 	case c.draining:
-		c.stats.Busy++
 		return "the dispatcher is about to stop", effect.AnswerStopping
 	case !c.quotas.Requests.Fits(ev.User, 1):
-		c.stats.Busy++
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case ev.Session != 0 && c.rejectPinned(&ev) != "":
-		c.stats.Unsupported++
 		return c.rejectPinned(&ev), effect.AnswerUnsupported
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
-		c.stats.Unsupported++
-		return fmt.Sprintf("no slot supports type %q", ev.Type), effect.AnswerUnsupported
+		return noSlotSupports(ev.Type), effect.AnswerUnsupported
 	case !known && !c.quotas.Types.Fits(ev.User, 1):
-		c.stats.Busy++
 		return c.quotas.Types.Objection(ev.User, 1, "types"), effect.AnswerBusy
 	}
 	return "", 0
@@ -149,8 +149,7 @@ func (c *Core) endRequest(j *job, r *Result) {
 	case r.Returned:
 		c.answer(j, effect.AnswerFailed, nil, "workers returned the request again and again")
 	case c.pastDeadline(j) && j.state == stateServing: // the worker also measures the time, and its report arrived before the alarm
-		c.answerLate(j)
-		c.move(j, onAnswer)
+		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	default:
 		c.answer(j, effect.AnswerFailed, nil, r.Error)
 	}
@@ -165,13 +164,23 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 		c.logEnd(j, 0, kind)
 	}
 	if j.state != stateAbandoned {
-		c.stats.Answered++
 		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
 	}
 	c.move(j, onAnswer)
 }
 
-func (c *Core) reply(a effect.Answer) { c.emit(&a) }
+// reply answers the caller. The statistics count each answer once.
+func (c *Core) reply(a effect.Answer) {
+	switch a.Kind {
+	case effect.AnswerLate:
+		c.stats.Late++
+	case effect.AnswerUnsupported:
+		c.stats.Unsupported++
+	default:
+		c.stats.Answered++
+	}
+	c.emit(&a)
+}
 
 // watch sets the alarm of a request: its deadline or, while it waits and no slot supports its type, the end of
 // its capacity wait.
@@ -208,44 +217,30 @@ func (c *Core) pastDeadline(j *job) bool {
 // expireRequest ends a request whose alarm has fired.
 func (c *Core) expireRequest(j *job) {
 	switch {
-	case j.state != stateWaiting:
+	case j.state != stateWaiting: // the execution ends later
 		c.tellToStop(j, timedOut)
-		c.answerLate(j)
+		c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: c.lateReason(j)})
 	case c.pastDeadline(j):
-		c.answerLate(j)
-		c.move(j, onAnswer)
+		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	default:
-		c.answerUnsupported(j)
+		c.answer(j, effect.AnswerUnsupported, nil, noSlotSupports(c.index.Name(j.Type))+", and none came in time")
 	}
 }
 
-// answerLate informs the caller that the deadline has passed, whether a worker had
-// received the request, and whether a slot supports the type. The statistics count late
-// answers separately.
-func (c *Core) answerLate(j *job) {
-	c.stats.Late++
-	if j.state != stateAbandoned { // an abandoned execution ends later
-		c.logEnd(j, 0, effect.AnswerLate)
-	}
+// noSlotSupports is a part of the reason of an answer.
+func noSlotSupports(name string) string { return fmt.Sprintf("no slot supports type %q", name) }
+
+// lateReason says that the deadline has passed, whether a worker had received the request, and whether a slot supports
+// the type.
+func (c *Core) lateReason(j *job) string {
 	reason := "the deadline passed; the request had not started"
 	if j.sentTo != 0 { // it stays set while the request waits again
 		reason = "the deadline passed; the request had started"
 	}
 	if j.state == stateWaiting && c.index.Capacity(j.Type) == 0 {
-		reason += "; no slot supports type \"" + c.index.Name(j.Type) + "\""
+		reason += "; " + noSlotSupports(c.index.Name(j.Type))
 	}
-	c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: reason})
-}
-
-// answerUnsupported ends a request because no slot supported its type in time.
-func (c *Core) answerUnsupported(j *job) {
-	c.logEnd(j, 0, effect.AnswerUnsupported)
-	c.stats.Unsupported++ // the request does not count as Answered as well, because each request is counted once
-	c.reply(effect.Answer{
-		Job: j.id, Kind: effect.AnswerUnsupported,
-		Reason: "no slot supports type \"" + c.index.Name(j.Type) + "\", and none came in time",
-	})
-	c.move(j, onAnswer)
+	return reason
 }
 
 // WaitsForCapacity reports whether a request waits and no slot supports its type.
