@@ -85,7 +85,7 @@ func (c *Core) ask(o *offered) {
 		c.adopts.byJob = map[dispatcherd.JobID]*offered{}
 	}
 	c.adopts.byJob[o.Job] = o
-	c.adopts.next = append(c.adopts.next, o)
+	c.adopts.next, c.adopts.due = append(c.adopts.next, o), 0
 }
 
 // renewFingerprint records in the row the fingerprint of the session to which a job
@@ -112,10 +112,7 @@ func (c *Core) renew(update *offered) {
 // renewLater requests the update that waited for the answer about o. It requests
 // nothing if the attempt has ended.
 func (c *Core) renewLater(o *offered) {
-	if o.later == nil {
-		return
-	}
-	if j := c.jobs[o.Job]; j != nil && j.state.executing() && j.attempt == o.later.Attempt {
+	if o.later != nil && c.runs(o.later) {
 		c.renew(o.later)
 	}
 }
@@ -142,45 +139,43 @@ func (c *Core) decided(o *offered) {
 // unknown, flushAdopts first repeats the same statement.
 func (c *Core) flushAdopts() {
 	a := &c.adopts
-	if !a.renewal.Open(c.now) {
-		c.renewAgain()
-	}
-	if a.inFlight || c.disowned || a.breaker.Open(c.now) || a.locked.Open(c.now) {
+	if a.inFlight || c.disowned || a.breaker.Open(c.now) {
 		return
 	}
 	if a.request == nil {
-		if len(a.next) == 0 {
+		if a.request = c.adoptRequest(); a.request == nil {
 			return
 		}
-		a.request = c.adoptRequest()
 	}
 	a.inFlight = true
 	c.emit(&effect.Adopt{Request: a.request})
 }
 
-// renewalPause is the pause after which the updates of locked rows are sent again.
-var renewalPause = timing.Backoff{Base: time.Second, Max: time.Minute}
-
-// renewAgain requests the updates of locked rows again, unless the attempt has ended.
-func (c *Core) renewAgain() {
-	a := &c.adopts
-	for _, o := range a.unrenewed {
-		if j := c.jobs[o.Job]; j != nil && j.state.executing() && j.attempt == o.Attempt {
-			a.next = append(a.next, o)
-		} else {
-			delete(a.byJob, o.Job)
-		}
-	}
-	a.unrenewed = nil
-}
-
+// adoptRequest returns a statement about the offers that are due, or nil. It drops an update that was not possible if the
+// attempt has ended since.
 func (c *Core) adoptRequest() *contract.AdoptRequest {
 	a := &c.adopts
-	n := min(len(a.next), c.cfg.Limits.ClaimBatch)
-	a.asked = slices.Clone(a.next[:n])
-	a.next = slices.Delete(a.next, 0, n)
+	if len(a.next) == 0 || c.now < a.due {
+		return nil
+	}
+	a.due = timing.Never
+	a.next = slices.DeleteFunc(a.next, func(o *offered) bool {
+		switch {
+		case c.now < o.due || len(a.asked) == c.cfg.Limits.ClaimBatch:
+			a.due = min(a.due, o.due)
+			return false
+		case o.renews != 0 && o.due != 0 && !c.runs(o):
+			delete(a.byJob, o.Job)
+			return true
+		}
+		a.asked = append(a.asked, o)
+		return true
+	})
+	if len(a.asked) == 0 {
+		return nil
+	}
 	slices.SortFunc(a.asked, func(x, y *offered) int { return cmp.Compare(x.Job, y.Job) })
-	r := &contract.AdoptRequest{Token: c.newToken(), Jobs: make([]contract.ResumeOffer, 0, n)}
+	r := &contract.AdoptRequest{Token: c.newToken()}
 	for _, o := range a.asked {
 		r.Jobs = append(r.Jobs, contract.ResumeOffer{
 			ID: o.Job, Attempt: o.Attempt, From: o.From, To: cmp.Or(o.renews, o.To, o.From), Renewal: o.renews != 0,
@@ -188,6 +183,23 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 	}
 	return r
 }
+
+// wake returns the instant at which an offer of a busy row is due, or Never.
+func (a *adoptQueue) wake(now timing.Instant) timing.Instant {
+	if len(a.next) == 0 || a.due <= now || a.inFlight {
+		return timing.Never
+	}
+	return a.due
+}
+
+// runs reports whether the attempt of an update still runs here.
+func (c *Core) runs(update *offered) bool {
+	j := c.jobs[update.Job]
+	return j != nil && j.state.executing() && j.attempt == update.Attempt
+}
+
+// renewalPause is the pause after which the update of a locked row is sent again.
+var renewalPause = timing.Backoff{Base: time.Second, Max: time.Minute}
 
 // busyAnswers bounds how often the adoption of a busy row is repeated, which takes about
 // 0.7 s. Then the offer is declined, because the worker reports nothing about its other jobs
@@ -206,21 +218,17 @@ func (ev Adopted) apply(c *Core) {
 	}
 	a.breaker.Succeed()
 	a.request = nil
-	rows, locked := ev.Result.Jobs, false
+	rows := ev.Result.Jobs
 	for i, o := range a.asked {
-		_, busy := slices.BinarySearch(ev.Result.Busy, o.Job)
-		switch {
-		case busy && o.renews != 0:
+		if _, busy := slices.BinarySearch(ev.Result.Busy, o.Job); busy && (o.renews != 0 || o.session != nil && o.busy < busyAnswers) {
+			pause := c.cfg.RetryStatement
+			if o.renews != 0 {
+				pause = renewalPause
+			}
+			o.due = c.now.After(pause.Delay(o.busy, c.rng))
 			o.busy++
-			a.renewal.Fail(c.now, renewalPause, c.rng)
-			a.unrenewed = append(a.unrenewed, o)
+			a.next, a.due = append(a.next, o), min(a.due, o.due)
 			continue
-		case busy && o.session != nil && o.busy < busyAnswers:
-			o.busy++
-			a.next, locked = append(a.next, o), true
-			continue
-		case o.renews != 0 && o.busy > 0:
-			a.renewal.Succeed()
 		}
 		delete(a.byJob, o.Job)
 		if len(rows) > 0 && rows[0].ID == o.Job {
@@ -233,11 +241,6 @@ func (ev Adopted) apply(c *Core) {
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
-	if locked {
-		a.locked.Fail(c.now, c.cfg.RetryStatement, c.rng)
-	} else {
-		a.locked = timing.Breaker{}
-	}
 }
 
 // renewGeneration handles a worker that reconnected while the statement about its
@@ -334,8 +337,7 @@ func (c *Core) dropOffers(s *session) {
 // dropAllOffers does what dropOffers does for each session. keepUpdates completes it.
 func (c *Core) dropAllOffers() {
 	a := &c.adopts
-	a.next = append(a.next, a.unrenewed...)
-	a.dropped, a.next, a.unrenewed = a.next, nil, nil
+	a.dropped, a.next = a.next, nil
 	a.byJob = make(map[dispatcherd.JobID]*offered, len(a.asked))
 	for _, o := range a.asked {
 		o.session, a.byJob[o.Job] = nil, o

@@ -422,16 +422,14 @@ type finishQueue struct {
 // adoptQueue collects resume offers while a statement is in flight, so that the
 // next statement contains all of them.
 type adoptQueue struct {
-	next      []*offered
-	dropped   []*offered // they were in next when the dispatcher began to stop
-	unrenewed []*offered // updates of locked or refused rows, which are sent again after a pause
-	asked     []*offered // the offers in request, in the same order
-	byJob     map[dispatcherd.JobID]*offered
-	request   *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none
-	inFlight  bool
-	breaker   timing.Breaker
-	locked    timing.Breaker // open while some offered rows are locked
-	renewal   timing.Breaker // open while unrenewed waits
+	next     []*offered
+	due      timing.Instant // no element of next is due earlier
+	dropped  []*offered     // they were in next when the dispatcher began to stop
+	asked    []*offered     // the offers in request, in the same order
+	byJob    map[dispatcherd.JobID]*offered
+	request  *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none
+	inFlight bool
+	breaker  timing.Breaker
 }
 
 // offered is an undecided resume offer, or an update of the session fingerprint
@@ -442,6 +440,7 @@ type offered struct {
 	session *session             // nil if the session has ended
 	user    string               // of the session
 	busy    int                  // answers that the row was locked or refused
+	due     timing.Instant       // after such an answer: not asked again before
 	renews  contract.Fingerprint // if not 0: the job runs here, and its row must record this fingerprint
 	later   *offered             // the newest update for the job, which waits for the answer about this one; nil = none
 }

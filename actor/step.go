@@ -71,7 +71,7 @@ func (c *Core) NextWake() timing.Instant {
 		return c.now + 1
 	}
 	return min(c.firstAlarm(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
-		c.adopts.breaker.Wake(c.now), c.adopts.locked.Wake(c.now), c.adopts.renewal.Wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
+		c.adopts.breaker.Wake(c.now), c.adopts.wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
 func (ev ClusterCapacity) apply(c *Core) {
