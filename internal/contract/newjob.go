@@ -19,3 +19,14 @@ type JobColumns struct {
 	// 1 to 4 words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key.
 	Keys *string `json:"keys,omitempty"`
 }
+
+// NewJob is a job that will be inserted, as one line of JSON describes it. An absent member gets the default of the table.
+type NewJob struct {
+	JobColumns
+
+	Parent *dispatcherd.JobID `json:"parent,omitempty" minimum:"1"` // the open batch whose member the job is
+	// No other pending or running job has it. A member of a batch whose key is taken is refused.
+	UniqueKey *string `json:"unique_key,omitempty" minLength:"1" maxLength:"512"`
+	// Of a single job: how long the unique key stays taken, also after the end of the job.
+	UniqueFor *Duration `json:"unique_for,omitempty"`
+}

@@ -26,7 +26,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
@@ -274,8 +273,6 @@ func (d *describer) component(t reflect.Type, body bool) object {
 	switch {
 	case t == reflect.TypeFor[contract.Placement]():
 		name = "PlacementRecord"
-	case t == reflect.TypeFor[joblines.Job]():
-		name = "NewJob"
 	case body && d.schemas[name] != nil, body && (t == reflect.TypeFor[contract.Limit]() || t == reflect.TypeFor[contract.Schedule]()):
 		name += "Body"
 	}

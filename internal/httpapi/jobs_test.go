@@ -24,7 +24,7 @@ func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (dis
 }
 
 // Several jobs without the media type of lines are rejected with their number.
-func TestJobLinesRequireTheirMediaType(t *testing.T) {
+func TestNewJobsRequireTheirMediaType(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxPayload = 1000
 	h := New(cfg, rejectingInserts{newFake()}, &counts{bounds: map[Bound]int{}}, http.NotFoundHandler())

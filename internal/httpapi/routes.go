@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"net/http"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // openAPI is the OpenAPI 3.1 description of the routes as it is served. A test generates it: see describe_test.go.
@@ -46,7 +46,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).Fails(rest.InvalidJob, rest.NoSlot, rest.Stopping),
 		rest.Raw("insert-jobs", "POST /v1/jobs", "Insert one job, or a stream of JSON lines. A stream is one transaction. A bad line means "+
 			"that nothing is inserted, unless on_error is skip", h.postJobs).With(insertion{}).
-			Takes(joblines.Job{}).TakesAs(rest.Lines, nil).
+			Takes(contract.NewJob{}).TakesAs(rest.Lines, nil).
 			Answered(http.StatusOK, "Another job has the unique key; nothing was inserted.", Inserted{}).
 			Answered(http.StatusCreated, "Inserted.", Inserted{}, Uploaded{}).
 			Fails(rest.Conflict, rest.InvalidJob, rest.BadLines, rest.NotFound),

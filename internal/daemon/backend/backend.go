@@ -22,7 +22,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -220,7 +219,7 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 
 // Insert implements httpapi.Backend.
 func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
-	job, err := joblines.Parse(object)
+	job, err := parseJob(object)
 	if err != nil {
 		return 0, false, &ondemand.InvalidError{Reason: err}
 	}
@@ -228,7 +227,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 		return 0, false, err
 	}
 	switch {
-	case job.Unique():
+	case job.UniqueKey != nil && job.Parent == nil: // a member of a batch is refused instead if another job has its key
 		id, inserted, err = b.insertUnique(ctx, &job)
 	case job.Parent != nil:
 		if err := b.permitParent(ctx, *job.Parent, permit); err != nil {
@@ -237,7 +236,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 		fallthrough
 	default:
 		inserted = true
-		id, err = about(ctx, b.jobs().Insert, job.Row())
+		id, err = about(ctx, b.jobs().Insert, rowOf(&job))
 	}
 	if err == nil {
 		b.Loop.Notify()

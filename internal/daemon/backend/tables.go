@@ -2,9 +2,11 @@ package backend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -12,7 +14,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
@@ -53,10 +54,14 @@ func (b *Backend) CancelledWith(ctx context.Context, job dispatcherd.JobID) (typ
 	return types, all, err
 }
 
-// insertUnique inserts a job unless another one has its unique key.
-func (b *Backend) insertUnique(ctx context.Context, job *joblines.Job) (id dispatcherd.JobID, inserted bool, err error) {
+// insertUnique inserts a job unless another one has its unique key. id is that of the job that has it.
+func (b *Backend) insertUnique(ctx context.Context, job *contract.NewJob) (id dispatcherd.JobID, inserted bool, err error) {
+	object, err := json.Marshal(job.JobColumns)
+	if err != nil {
+		return 0, false, err
+	}
 	id, err = within(ctx, func(ctx context.Context) (id dispatcherd.JobID, err error) {
-		id, inserted, err = job.InsertUnique(ctx, b.Pool)
+		id, inserted, err = joins.Joins{DB: b.Pool}.InsertUnique(ctx, object, *job.UniqueKey, time.Duration(given(job.UniqueFor)))
 		return id, err
 	})
 	return id, inserted, err

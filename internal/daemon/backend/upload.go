@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -37,7 +36,7 @@ func (b *Backend) InsertLines(
 	}
 	defer leave()
 	permitParent := func(id dispatcherd.JobID) error { return b.permitParent(ctx, id, permit) }
-	upload := &upload{permit: permit, permitParent: permitParent, lines: joblines.NewReader(body, b.MaxPayload), strict: strict, report: bad}
+	upload := &upload{permit: permit, permitParent: permitParent, lines: newLineReader(body, b.MaxPayload), strict: strict, report: bad}
 	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
@@ -72,9 +71,7 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 }
 
 func brokenUpload(err error) error {
-	if long, ok := errors.AsType[*joblines.TooLongError](err); ok {
-		p := rest.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", long.Line, long.Longest))
-		p.Line = long.Line
+	if p, ok := errors.AsType[*rest.Problem](err); ok {
 		return p
 	}
 	return &ondemand.InvalidError{Reason: err}
@@ -83,7 +80,7 @@ func brokenUpload(err error) error {
 // upload converts JSON lines to rows. It reads to the last line even if nothing will be
 // inserted, so that all bad lines are reported.
 type upload struct {
-	lines  *joblines.Reader
+	lines  *lineReader
 	permit func(typ string) error
 	strict bool
 	report func(int, error)
@@ -105,7 +102,7 @@ const maxGaps = 100_000
 // counted remembers the lines before the latest job that contain no job.
 func (u *upload) counted() {
 	u.count++
-	for line := u.count + len(u.gaps); line < u.lines.Number && len(u.gaps) < maxGaps; line++ {
+	for line := u.count + len(u.gaps); line < u.lines.number && len(u.gaps) < maxGaps; line++ {
 		u.gaps = append(u.gaps, line)
 	}
 }
@@ -147,12 +144,12 @@ func (u *upload) refused(err error) error {
 
 func (u *upload) jobs(yield func(claim.New, error) bool) {
 	for {
-		err := u.lines.Next()
-		var line *joblines.Error
+		err := u.lines.next()
+		var line *lineError
 		if err == nil {
-			u.denied = u.permit(u.lines.Job.Type)
+			u.denied = u.permit(u.lines.job.Type)
 		}
-		if p := u.lines.Job.Parent; err == nil && u.denied == nil && p != nil && *p != u.parent {
+		if p := u.lines.job.Parent; err == nil && u.denied == nil && p != nil && *p != u.parent {
 			u.parent, u.denied = *p, u.permitParent(*p)
 		}
 		switch {
@@ -162,12 +159,12 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 		case err == nil && u.bad:
 		case err == nil:
 			u.counted()
-			if !yield(u.lines.Job.Row(), nil) {
+			if !yield(rowOf(&u.lines.job), nil) {
 				return
 			}
 		case errors.As(err, &line):
 			u.bad = u.bad || u.strict
-			u.report(line.Line, reasonOf(line))
+			u.report(line.line, reasonOf(line))
 		case errors.Is(err, io.EOF):
 			if u.bad {
 				yield(claim.New{}, errBadLines)
@@ -183,9 +180,9 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 
 // reasonOf returns why a line is bad. For input without line ends it mentions curl -d,
 // which removes them.
-func reasonOf(line *joblines.Error) error {
+func reasonOf(line *lineError) error {
 	if errors.Is(line, rest.ErrMore) {
-		return fmt.Errorf("%w: one line is one job (curl -d removes line ends, --data-binary keeps them)", line.Reason)
+		return fmt.Errorf("%w: one line is one job (curl -d removes line ends, --data-binary keeps them)", line.reason)
 	}
-	return line.Reason
+	return line.reason
 }

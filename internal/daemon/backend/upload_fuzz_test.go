@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 // linesOnly is an httpapi.Backend that implements uploads only. It keeps the rows.
@@ -38,7 +37,7 @@ func (l *linesOnly) InsertLines(
 	strict bool,
 	bad func(int, error),
 ) (int64, error) {
-	u := &upload{permit: permit, lines: joblines.NewReader(body, l.longest), strict: strict, report: bad}
+	u := &upload{permit: permit, lines: newLineReader(body, l.longest), strict: strict, report: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
 			l.kept = append(l.kept, n)

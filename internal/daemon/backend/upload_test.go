@@ -6,13 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/dispatcherd/dispatcherd/internal/joblines"
 )
 
 func lineTest(text string) *upload {
 	return &upload{
-		lines:  joblines.NewReader(strings.NewReader(text), 100),
+		lines:  newLineReader(strings.NewReader(text), 100),
 		permit: func(string) error { return nil },
 		report: func(int, error) {},
 	}

@@ -1,12 +1,8 @@
-// Package joblines reads jobs that will be inserted, one JSON object per line. For a bad
-// line it reports the number and the reason, without quoting the line.
-package joblines
+package backend
 
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -27,28 +22,17 @@ var (
 	latestRun   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Job is a job that will be inserted, as one line of JSON describes it. An absent member gets the default of the table.
-type Job struct {
-	contract.JobColumns
-
-	Parent *dispatcherd.JobID `json:"parent,omitempty" minimum:"1"` // the open batch whose member the job is
-	// No other pending or running job has it. A member of a batch whose key is taken is refused.
-	UniqueKey *string `json:"unique_key,omitempty" minLength:"1" maxLength:"512"`
-	// Of a single job: how long the unique key stays taken, also after the end of the job.
-	UniqueFor *contract.Duration `json:"unique_for,omitempty"`
-}
-
-// Parse reads one line and applies the checks of the table, so that an error
-// is reported with the line number.
-func Parse(line []byte) (job Job, err error) {
+// parseJob reads one line and applies the checks of the table, so that an error
+// is reported with the line number. The error does not quote the line.
+func parseJob(line []byte) (job contract.NewJob, err error) {
 	if err = rest.Read(line, &job); err == nil {
-		err = job.Check()
+		err = checkJob(&job)
 	}
 	return job, err
 }
 
-// Check checks a job against the constraints of the table.
-func (j *Job) Check() error {
+// checkJob checks a job against the constraints of the table.
+func checkJob(j *contract.NewJob) error {
 	if err := dispatcherd.CheckType(j.Type); err != nil {
 		return err
 	}
@@ -69,14 +53,14 @@ func (j *Job) Check() error {
 			return err
 		}
 	}
-	if err := j.checkMembership(); err != nil {
+	if err := checkMembership(j); err != nil {
 		return err
 	}
 	return checkPayload(j.Payload)
 }
 
 // checkMembership checks parent and unique key. An empty unique key is invalid, as in the table.
-func (j *Job) checkMembership() error {
+func checkMembership(j *contract.NewJob) error {
 	switch {
 	case j.Parent != nil && *j.Parent < 1:
 		return fmt.Errorf("parent %d is not the id of a batch", *j.Parent)
@@ -90,22 +74,8 @@ func (j *Job) checkMembership() error {
 	return nil
 }
 
-// Unique reports whether [Job.InsertUnique] inserts the job. A member of a batch is refused instead if another job has its key.
-func (j *Job) Unique() bool { return j.UniqueKey != nil && j.Parent == nil }
-
-// InsertUnique inserts the job unless another one has its unique key. id is that of the job that has it.
-func (j *Job) InsertUnique(ctx context.Context, db joins.DB) (id dispatcherd.JobID, inserted bool, err error) {
-	plain := *j
-	plain.UniqueKey, plain.UniqueFor = nil, nil
-	object, err := json.Marshal(plain)
-	if err != nil {
-		return 0, false, err
-	}
-	return joins.Joins{DB: db}.InsertUnique(ctx, object, *j.UniqueKey, time.Duration(given(j.UniqueFor)))
-}
-
-// Row is the job as it is inserted.
-func (j *Job) Row() claim.New {
+// rowOf returns the job as it is inserted.
+func rowOf(j *contract.NewJob) claim.New {
 	return claim.New{
 		Type: j.Type, Payload: j.Payload, Priority: j.Priority, RunAt: given(j.RunAt), MaxAttempts: int(given(j.MaxAttempts)),
 		Timeout: time.Duration(given(j.TimeoutMS)) * time.Millisecond, Expected: time.Duration(given(j.ExpectedMS)) * time.Millisecond,
@@ -133,74 +103,63 @@ func checkPayload(payload []byte) error {
 	return nil
 }
 
-// Reader reads a stream of JSON lines.
-type Reader struct {
+// lineReader reads a stream of jobs, one JSON object per line.
+type lineReader struct {
 	scanner *bufio.Scanner
-	Read    int64 // bytes of input consumed
-	Number  int   // number of the current line, from 1
-	longest int   // bytes that a line may have
-	Job     Job
+	number  int // of the current line, from 1
+	longest int // bytes that a line may have
+	job     contract.NewJob
 }
 
-// TooLongError ends a stream, because the beginning of the next line is unknown.
-type TooLongError struct{ Line, Longest int }
-
-// Error names the line and says what to do.
-func (e *TooLongError) Error() string {
-	return fmt.Sprintf(
-		"line %d is longer than %d bytes: split the input, or store large data outside the job and refer to it",
-		e.Line,
-		e.Longest,
-	)
-}
-
-// NewReader reads lines of at most longest bytes from r.
-func NewReader(r io.Reader, longest int) *Reader {
-	l := &Reader{scanner: bufio.NewScanner(r), longest: longest}
+// newLineReader reads lines of at most longest bytes from r.
+func newLineReader(r io.Reader, longest int) *lineReader {
+	l := &lineReader{scanner: bufio.NewScanner(r), longest: longest}
 	l.scanner.Buffer(make([]byte, 0, min(longest+1, 64<<10)), longest+1) // with the line's end
 	return l
 }
 
-// Error says which line of the input is bad, and why.
-type Error struct {
-	Line   int
-	Reason error
+// lineError says that a line is bad, and why.
+type lineError struct {
+	line   int
+	reason error
 }
 
 // Error names the line and the reason.
-func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Reason) }
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.reason) }
 
 // Unwrap returns the reason.
-func (e *Error) Unwrap() error { return e.Reason }
+func (e *lineError) Unwrap() error { return e.reason }
 
-// Next reads the next job and skips empty lines. It returns io.EOF at the end,
-// and an *Error for a line that is no job. After an *Error it may be called
+// next reads the next job and skips empty lines. It returns io.EOF at the end,
+// and a *lineError for a line that is no job. After a *lineError it may be called
 // again. Any other error is final.
-func (l *Reader) Next() error {
+func (l *lineReader) next() error {
 	for l.scanner.Scan() && l.scanner.Err() == nil { // a line that a failed read has cut is no line
-		l.Number++
+		l.number++
 		line := l.scanner.Bytes()
-		l.Read += int64(len(line)) + 1
-		if l.Number == 1 {
+		if l.number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		var err error
-		if l.Job, err = Parse(line); err != nil {
-			return &Error{Line: l.Number, Reason: err}
+		if l.job, err = parseJob(line); err == nil && l.job.UniqueFor != nil {
+			err = errors.New("unique_for is for a single job only")
 		}
-		if l.Job.UniqueFor != nil {
-			return &Error{Line: l.Number, Reason: errors.New("unique_for is for a single job only")}
+		if err != nil {
+			return &lineError{l.number, err}
 		}
 		return nil
 	}
 	switch err := l.scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return &TooLongError{Line: l.Number + 1, Longest: l.longest}
+		// The beginning of the next line is unknown.
+		p := rest.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", l.number+1, l.longest))
+		p.Line = l.number + 1
+		return p
 	case err != nil:
-		return fmt.Errorf("reading line %d: %w", l.Number+1, err)
+		return fmt.Errorf("reading line %d: %w", l.number+1, err)
 	}
 	return io.EOF
 }

@@ -1,4 +1,4 @@
-package joblines
+package backend
 
 import (
 	"encoding/json"
@@ -27,12 +27,12 @@ const maxLine = 16 << 20
 
 func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) {
 	t.Helper()
-	lines := NewReader(r, maxLine)
+	lines := newLineReader(r, maxLine)
 	for {
-		var bad *Error
-		switch err := lines.Next(); {
+		var bad *lineError
+		switch err := lines.next(); {
 		case err == nil:
-			types = append(types, lines.Job.Type)
+			types = append(types, lines.job.Type)
 		case errors.As(err, &bad):
 			complaints = append(complaints, err.Error())
 		case errors.Is(err, io.EOF):
@@ -136,25 +136,25 @@ func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 	require.Empty(t, complaints)
 	require.Equal(t, []string{"bom", "spaces", "full", "nested", "nulls", "no newline at the end"}, types)
 
-	lines := NewReader(strings.NewReader(input), maxLine)
+	lines := newLineReader(strings.NewReader(input), maxLine)
 	for range 3 {
-		require.NoError(t, lines.Next())
+		require.NoError(t, lines.next())
 	}
-	require.Equal(t, dispatcherd.Priority(10), lines.Job.Priority)
-	require.Equal(t, int16(3), *lines.Job.MaxAttempts)
-	require.True(t, lines.Job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
-	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.Job.Payload))
-	require.Equal(t, 5, lines.Number)
-	require.NoError(t, lines.Next())
-	require.NoError(t, lines.Next())
-	require.Zero(t, lines.Job.Priority, "null is the table's default")
-	require.NoError(t, lines.Next())
-	require.ErrorIs(t, lines.Next(), io.EOF)
+	require.Equal(t, dispatcherd.Priority(10), lines.job.Priority)
+	require.Equal(t, int16(3), *lines.job.MaxAttempts)
+	require.True(t, lines.job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
+	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.job.Payload))
+	require.Equal(t, 5, lines.number)
+	require.NoError(t, lines.next())
+	require.NoError(t, lines.next())
+	require.Zero(t, lines.job.Priority, "null is the table's default")
+	require.NoError(t, lines.next())
+	require.ErrorIs(t, lines.next(), io.EOF)
 }
 
 func TestTooLongLineEndsReading(t *testing.T) {
 	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", maxLine+1))))
-	require.ErrorContains(t, err, "line 2 is longer than 16777216 bytes")
+	require.ErrorContains(t, err, "line 2 has more than 16777216 bytes")
 	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
 	require.EqualError(t, err, "reading line 1: disk on fire")
 	_, _, err = readAll(t, io.MultiReader(strings.NewReader(`{"type":"a`), iotest.ErrReader(errors.New("disk on fire"))))
@@ -170,9 +170,9 @@ func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 		typ := rapid.StringOfN(rapid.RuneFrom([]rune("abcäö \"\\")), 1, 20, dispatcherd.MaxTypeLength).Draw(rt, "type")
 		payload, err := json.Marshal(map[string]string{"text": text.Draw(rt, "text")})
 		require.NoError(rt, err)
-		line, err := json.Marshal(Job{JobColumns: contract.JobColumns{Type: typ, Priority: priority, Payload: payload}})
+		line, err := json.Marshal(contract.NewJob{JobColumns: contract.JobColumns{Type: typ, Priority: priority, Payload: payload}})
 		require.NoError(rt, err)
-		job, err := Parse(line)
+		job, err := parseJob(line)
 		require.NoError(rt, err)
 		require.Equal(rt, typ, job.Type)
 		require.Equal(rt, priority, job.Priority)
@@ -180,10 +180,10 @@ func TestJobSurvivesARoundTripThroughJSON(t *testing.T) {
 	})
 }
 
-// Only Parse reports empty input. A reader of lines skips empty lines.
+// Only parseJob reports empty input. A reader of lines skips empty lines.
 func TestEmptyInputIsReportedAsEmpty(t *testing.T) {
 	for _, text := range []string{"", " ", "\r\n"} {
-		_, err := Parse([]byte(text))
+		_, err := parseJob([]byte(text))
 		require.EqualError(t, err, "it is empty: write a JSON object")
 	}
 }
@@ -191,26 +191,23 @@ func TestEmptyInputIsReportedAsEmpty(t *testing.T) {
 // A line says of which batch the job is a member, and names its unique key.
 func TestMembershipIsInTheLineOfAJob(t *testing.T) {
 	row := claim.New{Type: "pdf", Payload: []byte(`{}`), Parent: 7, UniqueKey: "k"}
-	job, err := Parse([]byte(`{"type":"pdf","payload":{},"parent":7,"unique_key":"k"}`))
+	job, err := parseJob([]byte(`{"type":"pdf","payload":{},"parent":7,"unique_key":"k"}`))
 	require.NoError(t, err)
-	require.Equal(t, row, job.Row())
-	require.False(t, job.Unique(), "a member with a taken key is refused")
-	job.Parent = nil
-	require.True(t, job.Unique())
+	require.Equal(t, row, rowOf(&job))
 }
 
 func FuzzParseJob(f *testing.F) {
 	f.Add([]byte(`{"type":"pdf","payload":"\ud83d\ude00"}`))
 	f.Add([]byte(`{"type":"pdf","priority":3,"run_at":"2026-01-31T08:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		job, err := Parse(line)
+		job, err := parseJob(line)
 		if err == nil {
-			require.NoError(t, job.Check(), "an accepted job must satisfy the limits")
+			require.NoError(t, checkJob(&job), "an accepted job must satisfy the limits")
 			require.NotEmpty(t, job.Type)
 			require.True(t, len(job.Payload) == 0 || json.Valid(job.Payload))
 			var named map[string]json.RawMessage
 			require.NoError(t, json.Unmarshal(line, &named))
-			require.Subset(t, rest.Members(reflect.TypeFor[Job]()), slices.Collect(maps.Keys(named)))
+			require.Subset(t, rest.Members(reflect.TypeFor[contract.NewJob]()), slices.Collect(maps.Keys(named)))
 		}
 	})
 }
@@ -225,7 +222,7 @@ func TestReasonsAreShortForLinesOfAnyLength(t *testing.T) {
 		`{"type":"x","run_at":"` + strings.Repeat("9", 1<<20) + `"}`,
 		strings.Repeat("9", 1<<20),
 	} {
-		_, err := Parse([]byte(line))
+		_, err := parseJob([]byte(line))
 		require.Error(t, err)
 		require.Less(t, len(err.Error()), 300)
 	}
