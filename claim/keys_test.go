@@ -267,3 +267,22 @@ func TestChildThatDoesNotFitBesideItsParentIsRefused(t *testing.T) {
 		require.Contains(t, r.Reason, fmt.Sprintf("child 2 needs the key %q, which its parent holds", c.refused))
 	}
 }
+
+// The search for what waits takes longer than it may: because of an old snapshot or, as here, because of a lock. The lease is renewed, and
+// all services look themselves.
+func TestHeartbeatRenewsTheLeaseWhenTheSearchTakesTooLong(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	tx, err := db.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE dispatcherd.ends`)
+	require.NoError(t, err)
+	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.False(t, res.LeaseLost)
+	require.Equal(t, contract.KeysWait|contract.EndsWait|contract.EditsWait|contract.OperationsWait, res.Waiting)
+	require.NoError(t, tx.Rollback(t.Context()))
+	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+	require.NoError(t, err)
+	require.Zero(t, res.Waiting)
+}
