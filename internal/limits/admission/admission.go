@@ -104,18 +104,24 @@ const (
 // report is what a claim or finish of this dispatcher says about a permit.
 type report struct {
 	id, fence int64
-	started   bool // otherwise ended
+	what      int
 	at        time.Time
 }
+
+// What reports say.
+const (
+	started  = iota
+	ended    // finally
+	returned // it waits again, or that is not known: the read of all permits finds what became of it
+)
 
 // Controller owns the book.
 type Controller struct {
 	Config
 
-	mu       sync.Mutex
-	leads    bool // reports are noted
-	reports  []report
-	returned bool // jobs with keys are pending again
+	mu      sync.Mutex
+	leads   bool // reports are noted
+	reports []report
 
 	base   time.Time       // clock of the book
 	began  time.Time       // local time at base
@@ -191,31 +197,13 @@ func (c *Controller) Services() []background.Service {
 
 // Claimed reports rows that a claim took.
 func (c *Controller) Claimed(rows []contract.Won) {
-	now := c.Now()
-	c.report(0, func() (found bool) {
-		for i := range rows {
-			if rows[i].Fence > 0 {
-				c.reports, found = append(c.reports, report{int64(rows[i].ID), rows[i].Fence, true, now}), true
-			}
+	var list []report
+	for i := range rows {
+		if fence := rows[i].Fence; fence > 0 {
+			list = append(list, report{int64(rows[i].ID), fence, started, c.Now()})
 		}
-		return found
-	})
-}
-
-// report calls add under the lock, and wakes a service if there is something to report: the one that admits, or the one with the given
-// topic if another dispatcher leads. Then the report is dropped.
-func (c *Controller) report(topic contract.Topics, add func() (found bool)) {
-	c.mu.Lock()
-	found := add()
-	if c.leads {
-		topic = contract.PermitsUsed
-	} else {
-		c.reports, c.returned = nil, false
 	}
-	c.mu.Unlock()
-	if found {
-		c.Wake(topic)
-	}
+	c.report(0, list)
 }
 
 // Finished reports the ends of attempts.
@@ -223,22 +211,33 @@ func (c *Controller) Finished(request *contract.FinishRequest, result *contract.
 	if result.Verdict != contract.OK {
 		return
 	}
-	now := c.Now()
-	c.report(contract.PermitsEnded, func() (found bool) {
-		for i := range request.Items {
-			f := &request.Items[i]
-			if f.Fence <= 0 {
-				continue
-			}
-			found = true
-			if !f.Outcome.Final() || !result.Recorded(f.ID) {
-				c.returned = true // the read of all permits finds what became of it
-				continue
-			}
-			c.reports = append(c.reports, report{id: int64(f.ID), fence: f.Fence, at: now})
+	var list []report
+	for i := range request.Items {
+		f := &request.Items[i]
+		if f.Fence <= 0 {
+			continue
 		}
-		return found
-	})
+		what := ended
+		if !f.Outcome.Final() || !result.Recorded(f.ID) {
+			what = returned
+		}
+		list = append(list, report{int64(f.ID), f.Fence, what, c.Now()})
+	}
+	c.report(contract.PermitsEnded, list)
+}
+
+// report wakes the service that admits, for reports. If another dispatcher leads, it drops them and wakes the service with a topic.
+func (c *Controller) report(topic contract.Topics, list []report) {
+	if len(list) == 0 {
+		return
+	}
+	c.mu.Lock()
+	if c.leads {
+		topic = contract.PermitsUsed
+		c.reports = append(c.reports, list...)
+	}
+	c.mu.Unlock()
+	c.Wake(topic)
 }
 
 // Book returns the book, or nil. It must be called between two steps.
@@ -248,7 +247,7 @@ func (c *Controller) Book() *permits.Book { return c.book }
 func (c *Controller) reset() {
 	c.drop()
 	c.mu.Lock()
-	c.leads, c.reports, c.returned = false, nil, false
+	c.leads, c.reports = false, nil
 	c.mu.Unlock()
 }
 

@@ -159,21 +159,19 @@ func (c *Controller) meet(ctx context.Context, list []limitstore.Waiting) error 
 // takeReports tells the book what this dispatcher has claimed and ended.
 func (c *Controller) takeReports() {
 	c.mu.Lock()
-	reports, returned := c.reports, c.returned
-	c.reports, c.returned = nil, false
+	reports := c.reports
+	c.reports = nil
 	c.mu.Unlock()
 	s := &c.state
-	if returned {
-		s.heldAt = earlier(s.heldAt, s.heldFrom)
-	}
 	for _, r := range reports {
-		if !r.started {
-			s.endedAt = r.at
-		}
-		if r.started {
+		switch r.what {
+		case started:
 			c.started(r.id, r.fence, c.micros(r.at))
-		} else {
+		case ended:
+			s.endedAt = r.at
 			c.end(r.id, r.fence)
+		case returned:
+			s.heldAt = earlier(s.heldAt, s.heldFrom)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/limits"
 )
 
 // ErrNotFound says that no limit has that key.
@@ -92,7 +91,7 @@ RETURNING xmax = 0`
 // OnRetry means the default. It changes nothing and returns ErrEdited unless the limit has the version of v.
 func (l Limits) Set(ctx context.Context, v contract.Limit) (created bool, err error) {
 	v.Scope, v.OnRetry = cmp.Or(v.Scope, contract.ClusterScope), cmp.Or(v.OnRetry, contract.PassOnRetry)
-	if err := limits.Check(&v); err != nil {
+	if err := contract.CheckLimit(&v); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return l.set(ctx, &v, MaxLimits)

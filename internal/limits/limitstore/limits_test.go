@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/limits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -174,7 +173,7 @@ func TestTableAndCheckHaveTheSameRulesForLimits(t *testing.T) {
 	accepted := 0
 	for i := range all {
 		v := &all[i]
-		checked := limits.Check(v)
+		checked := contract.CheckLimit(v)
 		_, err := l.set(ctx, v, MaxLimits)
 		pg, refused := errors.AsType[*pgconn.PgError](err)
 		require.Equal(t, refused, checked != nil, "%+v\n%v\n%v", v, err, checked)

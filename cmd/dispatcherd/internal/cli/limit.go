@@ -10,7 +10,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/limits"
 )
 
 // LimitCommand is the group of commands about limits.
@@ -81,7 +80,7 @@ func (a *Invocation) setLimit(ctx context.Context, s client.Limits, key string, 
 		return err
 	}
 	before := v.Version
-	err = Assignments(assignments, func(column, value string) error { return limits.Assign(&v, column, value) })
+	err = Assignments(assignments, func(column, value string) error { return contract.AssignLimit(&v, column, value) })
 	if err != nil {
 		return err
 	}

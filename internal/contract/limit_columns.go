@@ -1,5 +1,4 @@
-// Package limits checks limits of keys and reads their columns. It is pure.
-package limits
+package contract
 
 import (
 	"cmp"
@@ -8,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
@@ -19,9 +17,9 @@ const (
 	maxPer      = 366 * 24 * time.Hour
 )
 
-// Check returns an error if the table rejects a limit. The error names the column, its value, the rule and an
+// CheckLimit returns an error if the table rejects a limit. The error names the column, its value, the rule and an
 // example.
-func Check(v *contract.Limit) error {
+func CheckLimit(v *Limit) error {
 	per := time.Duration(v.Per)
 	switch {
 	case v.Key != "*" && !permits.IsKey(strings.TrimSuffix(v.Key, "*")):
@@ -41,34 +39,18 @@ func Check(v *contract.Limit) error {
 		return fmt.Errorf("per %v: needs rate, the cost that may start within it, for example rate=3", per)
 	case per != 0 && (per < minPer || per > maxPer):
 		return fmt.Errorf("per %v: must be from %v to %v, for example 1s", per, minPer, maxPer)
-	case v.Scope != contract.ClusterScope && v.Scope != contract.DispatcherScope:
-		return fmt.Errorf("scope %q: must be %s or %s, for example %s", v.Scope, contract.ClusterScope,
-			contract.DispatcherScope, contract.DispatcherScope)
-	case v.OnRetry != contract.PassOnRetry && v.OnRetry != contract.WaitOnRetry:
-		return fmt.Errorf("on_retry %q: must be %s or %s, for example %s", v.OnRetry, contract.PassOnRetry,
-			contract.WaitOnRetry, contract.WaitOnRetry)
+	case v.Scope != ClusterScope && v.Scope != DispatcherScope:
+		return fmt.Errorf("scope %q: must be %s or %s, for example %s", v.Scope, ClusterScope, DispatcherScope, DispatcherScope)
+	case v.OnRetry != PassOnRetry && v.OnRetry != WaitOnRetry:
+		return fmt.Errorf("on_retry %q: must be %s or %s, for example %s", v.OnRetry, PassOnRetry, WaitOnRetry, WaitOnRetry)
 	}
 	return nil
 }
 
-// examples are the columns that users set, in the order of the table, with an example of each.
-var examples = []struct{ name, example string }{
-	{"capacity", "2"}, {"rate", "3"}, {"per", "1s"}, {"scope", contract.DispatcherScope}, {"on_retry", contract.WaitOnRetry},
-}
-
-// Columns returns the names of the columns that users set.
-func Columns() []string {
-	names := make([]string, len(examples))
-	for i, e := range examples {
-		names[i] = e.name
-	}
-	return names
-}
-
-// Assign sets a column to a text, or to a JSON value. It does not check the limit; [Check] does. An empty text means the
-// default, and none means unlimited.
-func Assign(v *contract.Limit, column, text string) (err error) {
-	fresh, set := contract.NewLimit(v.Key), text != "" && text != "none" && text != "null"
+// AssignLimit sets a column of a limit to a text, or to a JSON value. It does not check the limit; [CheckLimit] does. An empty text
+// means the default, and none means unlimited.
+func AssignLimit(v *Limit, column, text string) (err error) {
+	fresh, set := NewLimit(v.Key), text != "" && text != "none" && text != "null"
 	var n *int
 	if set && (column == "capacity" || column == "rate") {
 		n = new(int)
@@ -96,14 +78,11 @@ func Assign(v *contract.Limit, column, text string) (err error) {
 	case "on_retry":
 		v.OnRetry = cmp.Or(text, fresh.OnRetry)
 	default:
-		return fmt.Errorf("column %q: must be one of %s", column, strings.Join(Columns(), ", "))
+		return fmt.Errorf("column %q: must be one of capacity, rate, per, scope, on_retry", column)
 	}
 	if err != nil {
-		for _, e := range examples {
-			if e.name == column {
-				return fmt.Errorf("%s %q: must have the form of %s, or none (in JSON null)", column, text, e.example)
-			}
-		}
+		example := map[string]string{"capacity": "2", "rate": "3", "per": "1s"}[column]
+		err = fmt.Errorf("%s %q: must have the form of %s, or none (in JSON null)", column, text, example)
 	}
-	return nil
+	return err
 }
