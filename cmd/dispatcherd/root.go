@@ -32,9 +32,6 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(cli.FlagError)
 
 	a.RegisterFlags(root.PersistentFlags())
-	_ = root.RegisterFlagCompletionFunc("output", // fails for an unknown flag only
-		cobra.FixedCompletions(cli.Formats, cobra.ShellCompDirectiveNoFileComp))
-
 	a.versionFlag(root)
 	for _, constructor := range commands {
 		root.AddCommand(constructor(a))

@@ -38,8 +38,11 @@ func (d *Dispatcher) String() string {
 // OverAPI calls do, which may use the client of the invocation, and explains its error.
 func (a *Invocation) OverAPI(do func() error) error {
 	options, flag := client.Options{Socket: a.API.Socket}, "--api-socket"
-	if a.API.URL != "" {
+	switch {
+	case a.API.URL != "":
 		options, flag = client.Options{URL: a.API.URL, Token: a.API.Token}, "--api"
+	case a.origins["api-token"] == "flag --api-token": // one of the environment or the file may serve other commands
+		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
 	}
 	c, err := client.New(options)
 	if err != nil {

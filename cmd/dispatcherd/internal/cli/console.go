@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,7 +22,7 @@ import (
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer // data; messages
-	Format   Format    // of the data: --output
+	Format   string    // of the data, --output: table, json or jsonl; "" = table
 }
 
 // Say writes a message, separate from the data.
@@ -36,42 +34,13 @@ func (c *Console) Say(format string, args ...any) {
 // removed, not when a field is added.
 const schemaVersion = 1
 
-// Format is the --output setting; the zero value is a table.
-type Format struct {
-	JSON  bool // json or jsonl
-	Lines bool // jsonl: one value per line instead of one document
-}
-
-// Formats lists what Set accepts.
-var Formats = []string{"table", "json", "jsonl"}
-
-// Set accepts a name in Formats.
-func (f *Format) Set(s string) error {
-	if !slices.Contains(Formats, s) {
-		return errors.New("it must be table, json or jsonl")
-	}
-	*f = Format{JSON: s != "table", Lines: s == "jsonl"}
-	return nil
-}
-
-// String returns the name that Set accepts.
-func (f *Format) String() string {
-	switch {
-	case f.Lines:
-		return "jsonl"
-	case f.JSON:
-		return "json"
-	}
-	return "table"
-}
-
-// Type names the kind of value in help texts.
-func (f *Format) Type() string { return "format" }
+// JSON reports whether the data is written as JSON.
+func (c *Console) JSON() bool { return strings.HasPrefix(c.Format, "json") }
 
 // PrintJSON writes {"schema_version": …, name: value} to the data stream. With --output jsonl
 // it writes value alone on one line, or each element of a list.
 func (c *Console) PrintJSON(name string, value any) error {
-	if c.Format.Lines {
+	if c.Format == "jsonl" {
 		return c.printLines(value)
 	}
 	text, err := json.MarshalIndent(value, "  ", "  ")
@@ -118,7 +87,7 @@ func encoded(value any) ([]byte, error) {
 
 // PrintLine writes a result in the format of --output: value as JSON under name, or a line of text.
 func (c *Console) PrintLine(name string, value any, text string) error {
-	if c.Format.JSON {
+	if c.JSON() {
 		return c.PrintJSON(name, value)
 	}
 	_, err := fmt.Fprintln(c.Out, Printable(text))
@@ -169,7 +138,7 @@ func (add Add) Fields(object any) {
 // PrintFacts writes a result in the format of --output: value as JSON under name, or the facts that
 // the callback adds, one per line.
 func PrintFacts[T any](a *Invocation, name string, value *T, facts func(Add, *T)) error {
-	if a.Format.JSON {
+	if a.JSON() {
 		return a.PrintJSON(name, value)
 	}
 	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
@@ -190,7 +159,7 @@ func When(holds bool, format string, args ...any) string {
 // PrintRows writes a result in the format of --output: a list as JSON under name, or a table with a line for each element. header
 // names the columns, separated by ", ". A list without elements is [] in JSON, never null.
 func PrintRows[T any](a *Invocation, name string, list []T, header string, row func(*T) []any) error {
-	if a.Format.JSON {
+	if a.JSON() {
 		return a.PrintJSON(name, append([]T{}, list...))
 	}
 	rows := make([][]any, len(list))

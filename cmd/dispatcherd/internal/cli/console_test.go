@@ -21,11 +21,10 @@ func TestEachTableRowIsOneLine(t *testing.T) {
 // Every kind of output is checked, because a terminal obeys whatever it receives.
 func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 	const foreign = "a\u202eb\u200b\u009b1m\x1b\U000e0041"
-	for _, name := range Formats {
+	for _, name := range []string{"table", "json", "jsonl"} {
 		var b strings.Builder
 		c := &Invocation{Console: Console{Out: &b, Err: &b}}
-		require.NoError(t, c.Format.Set(name))
-		require.Equal(t, name, c.Format.String())
+		c.Format = name
 		c.Say("type %s", foreign)
 		require.NoError(t, c.PrintLine("x", foreign, foreign))
 		require.NoError(t, c.PrintValue(foreign))
@@ -45,14 +44,14 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 
 func TestListWithoutElementsIsNotNull(t *testing.T) {
 	var b strings.Builder
-	c := &Invocation{Console: Console{Out: &b, Format: Format{JSON: true}}}
+	c := &Invocation{Console: Console{Out: &b, Format: "json"}}
 	require.NoError(t, PrintRows(c, "jobs", []int(nil), "id", nil))
 	require.JSONEq(t, `{"schema_version": 1, "jobs": []}`, b.String())
 }
 
 func TestJSONLinesHaveOneValueEach(t *testing.T) {
 	var b strings.Builder
-	c := &Invocation{Console: Console{Out: &b, Format: Format{JSON: true, Lines: true}}}
+	c := &Invocation{Console: Console{Out: &b, Format: "jsonl"}}
 	require.NoError(t, PrintRows(c, "jobs", []map[string]int{{"id": 2}, {"id": 1}}, "id", nil))
 	require.NoError(t, PrintFacts(c, "job", &map[string]any{"id": 3, "payload": json.RawMessage("[\n1, \"<\"]")}, nil))
 	require.NoError(t, PrintRows(c, "jobs", []int{}, "", nil))

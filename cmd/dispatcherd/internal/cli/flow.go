@@ -80,7 +80,7 @@ a list of nodes with their dependencies. TIME is that of the last attempt, or si
 }
 
 func (a treeCommands) show(f *contract.Flow, now time.Time) error {
-	if a.Format.JSON {
+	if a.JSON() {
 		return a.PrintJSON("flow", f)
 	}
 	if err := PrintFacts(a.Invocation, "flow", &f.Batch, addBatch); err != nil {

@@ -171,7 +171,7 @@ func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation)
 			break // it is the same for the others
 		}
 	}
-	if len(changed) > 0 || a.Format.JSON {
+	if len(changed) > 0 || a.JSON() {
 		errs = append([]error{a.printChanged(c.did, changed)}, errs...)
 	}
 	return errors.Join(errs...)

@@ -194,7 +194,7 @@ func (a *Invocation) insertStream(ctx context.Context, name string, skipBad bool
 		return exit.Usagef("%s; nothing was inserted (--skip-bad skips bad lines)", bad)
 	case err != nil:
 		return err
-	case uploaded.Bad > 0 && !a.Format.JSON:
+	case uploaded.Bad > 0 && !a.JSON():
 		a.Say("%s skipped", bad)
 	}
 	count := uploaded.Inserted

@@ -86,9 +86,9 @@ func (a *Invocation) request(ctx context.Context, r client.Request) error {
 // showResult prints the result of a job that is done.
 func (a *Invocation) showResult(result json.RawMessage) error {
 	switch {
-	case a.Format.Lines:
+	case a.Format == "jsonl":
 		return a.PrintValue(streamEvent{"result", result})
-	case a.Format.JSON:
+	case a.JSON():
 		return a.PrintJSON("result", result)
 	}
 	return a.PrintValue(result)
@@ -104,9 +104,9 @@ type streamEvent struct {
 // event. A document (-o json) contains the result only.
 func (a *Invocation) showEvent(e client.Event) error {
 	switch {
-	case a.Format.Lines:
+	case a.Format == "jsonl":
 		return a.PrintValue(streamEvent{e.Name, e.Data})
-	case e.Name == "partial" && !a.Format.JSON:
+	case e.Name == "partial" && !a.JSON():
 		return a.PrintValue(e.Data)
 	case e.Name != "partial":
 		a.Say("%s", eventText(e))

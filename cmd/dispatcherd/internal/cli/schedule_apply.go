@@ -84,7 +84,7 @@ func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, lis
 	if err != nil {
 		return err
 	}
-	if a.Format.JSON {
+	if a.JSON() {
 		err = PrintRows(a, "differences", all, "", nil)
 	} else {
 		err = writeTable(a.Out, "edit, schedule, column, old, new", all.rows())

@@ -21,7 +21,8 @@ func OnlyOnCommandLine(flags *pflag.FlagSet) {
 
 // RegisterFlags adds the settings of every command.
 func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
-	flags.VarP(&a.Format, "output", "o", "form of the output: table, json, or jsonl (one value per line)")
+	a.Format = "table"
+	flags.VarP(OneOf(&a.Format, "table", "json", "jsonl"), "output", "o", "form of the output: table, json, or jsonl (one value per line)")
 	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
 }
 
@@ -82,19 +83,7 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 			err = a.resolve(f, file)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	return a.checkToken(cmd.Flags())
-}
-
-// checkToken rejects a token on the command line that would not be used. A token of the environment or the file may serve
-// other commands.
-func (a *Invocation) checkToken(flags *pflag.FlagSet) error {
-	if url := flags.Lookup("api"); url != nil && url.Value.String() == "" && a.Origin("api-token") == "flag --api-token" {
-		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
-	}
-	return nil
+	return err
 }
 
 // resolve gives a setting that the command line omits its value from the environment, else from the file.

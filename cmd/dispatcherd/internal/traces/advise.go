@@ -70,7 +70,7 @@ func (a commands) advise(ctx context.Context, f *exportFlags, args []string, win
 	if err != nil {
 		return err
 	}
-	if a.Format.JSON {
+	if a.JSON() {
 		return a.PrintJSON("advice", advice)
 	}
 	table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -101,7 +101,7 @@ func (a commands) replayTrace(ctx context.Context, name string, t *trace.Trace, 
 	err = errors.Join(err, host.close())
 	a.Say("arrivals were late by at most %v", late.Round(time.Millisecond))
 	last := a.Out
-	if a.Format.JSON {
+	if a.JSON() {
 		err = errors.Join(err, a.PrintJSON("report", report))
 		last = a.Err
 	} else {

@@ -28,8 +28,9 @@ type simulateFlags struct {
 // scheduleOutput is the --output of `trace simulate`: a format of every command, or a file for
 // the schedule.
 type scheduleOutput struct {
-	format *cli.Format
-	path   string
+	cli.Value // of the format
+
+	path string
 }
 
 // Set accepts table, json, or the name of a .csv file.
@@ -38,7 +39,7 @@ func (o *scheduleOutput) Set(s string) error {
 		o.path = s
 		return nil
 	}
-	if o.format.Set(s) != nil {
+	if o.Value.Set(s) != nil {
 		return errors.New("it must be table, json, or a file ending in .csv for the schedule")
 	}
 	return nil
@@ -49,17 +50,17 @@ func (o *scheduleOutput) String() string {
 	if o.path != "" {
 		return o.path
 	}
-	if o.format == nil {
+	if o.Format == nil {
 		return "table" // pflag calls String on a zero value
 	}
-	return o.format.String()
+	return o.Value.String()
 }
 
 // Type names the kind of value in help texts.
 func (o *scheduleOutput) Type() string { return "format|file.csv" }
 
 func (a commands) simulateCommand() *cobra.Command {
-	f := simulateFlags{schedule: scheduleOutput{format: &a.Format}}
+	f := simulateFlags{schedule: scheduleOutput{Value: cli.OneOf(&a.Format, "table", "json", "jsonl")}}
 	cmd := &cobra.Command{
 		Use: "simulate DIR", Short: "Run a trace through the core in simulated time",
 		Long: `Runs the trace in DIR through the core of the daemon in simulated time (a month takes a second), and prints how long
@@ -139,7 +140,7 @@ func (a commands) simulateTrace(dir string, f simulateFlags) error {
 }
 
 func (a commands) printSimulations(runs []simulated) error {
-	if a.Format.JSON {
+	if a.JSON() {
 		return a.PrintJSON("simulations", runs)
 	}
 	if len(runs) == 1 {
