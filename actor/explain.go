@@ -387,12 +387,9 @@ func (c *Core) countLane(e *explainer, r backlog.Lane) int {
 // rival describes a job that ranks before a, and computes when a overtakes it.
 func (c *Core) rival(a *asked, h *head) Rival {
 	r := Rival{
-		ID: dispatcherd.JobID(h.number), Mode: h.mode, Type: c.index.Name(h.Type), Priority: h.Priority,
+		ID: h.job(), Mode: h.mode, Type: c.index.Name(h.Type), Priority: h.Priority,
 	}
 	c.score(&r.Terms, h.mode, h.Lane, int64(c.now)-h.arrival)
-	if h.mode == dispatcherd.OnDemand {
-		r.ID = -r.ID
-	}
 	at, ok := c.cfg.Weights.Overtakes(
 		scoring.Job{Mode: a.mode, Priority: a.Priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
 		scoring.Job{Mode: h.mode, Priority: h.Priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.Type), Brevity: c.brevity(h.Lane)})

@@ -276,20 +276,17 @@ func (c *Core) assign(j *job, ref slotindex.Ref) {
 // before reports whether h ranks before o. The job with the higher score ranks
 // first; among equals, the older job, then the job with the smaller id without
 // its sign, then the request.
-func (h *head) before(o *head) bool { return o.after(h.score, h.arrival, h.number, h.mode) }
-
-// after reports whether h ranks after a job with these values.
-func (h *head) after(score scoring.Milli, arrival, number int64, mode dispatcherd.Mode) bool {
-	if h.score != score {
-		return h.score < score
+func (h *head) before(o *head) bool {
+	if h.score != o.score {
+		return h.score > o.score
 	}
-	if h.arrival != arrival {
-		return h.arrival > arrival
+	if h.arrival != o.arrival {
+		return h.arrival < o.arrival
 	}
-	if h.number != number {
-		return h.number > number
+	if h.number != o.number {
+		return h.number < o.number
 	}
-	return h.mode < mode
+	return h.mode > o.mode
 }
 
 func compareHeads(a, b head) int {
