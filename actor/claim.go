@@ -53,7 +53,6 @@ func (c *Core) flushClaims() {
 		c.emit(&effect.Resolve{Request: r})
 	}
 	cl.unresolved = cl.unresolved[:0]
-	c.dropUnplaced()
 	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
 		return
 	}
@@ -104,16 +103,11 @@ func (c *Core) newToken() (t contract.Token) {
 	return t
 }
 
-// dropUnplaced gives up the reservations whose slot was lost before the claim was
-// sent.
-func (c *Core) dropUnplaced() {
-	c.claims.next = slices.DeleteFunc(c.claims.next, func(j *job) bool {
-		if j.state != stateUnplaced {
-			return false
-		}
-		c.giveUp(j)
-		return true
-	})
+// unreserve gives up a reservation whose slot was lost before the claim was sent.
+func (c *Core) unreserve(j *job) {
+	i := slices.Index(c.claims.next, j)
+	c.claims.next = slices.Delete(c.claims.next, i, i+1)
+	c.giveUp(j)
 }
 
 // giveUpUnsent gives up all reservations whose claim was not sent.

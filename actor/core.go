@@ -390,7 +390,7 @@ type claimQueue struct {
 	loading    []*job                         // claimed, payload not read yet
 	unassigned []*job                         // claimed but unassigned
 	aside      map[dispatcherd.JobID]asideRow // at most contract.MaxAside; remembered until there is no room or the claim succeeds
-	unplaced   bool                           // next contains jobs that were preempted
+	preempted  bool                           // a preempted job has returned to its lane and may be placed on another slot
 	full       bool                           // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
 	spare      []*contract.ClaimRequest

@@ -13,13 +13,15 @@ import (
 // retries the job is quarantined, even if there are other suspects.
 const maxIsolated = 10
 
-// workerLost handles a job whose session has ended. If the job only has a reserved
-// slot, its claim is in flight or not sent yet. If such a claim wins the row, the
+// workerLost handles a job whose session has ended. If the claim of the job is not sent
+// yet, its row returns to its lane. If the claim is in flight and wins the row, the
 // row is released. If the worker had withdrawn the slot before, the end of the
 // session is not a crash.
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
+	case j.state == stateReserved:
+		c.unreserve(j)
 	case j.state.claimPending():
 		c.move(j, onSlotLost)
 	case j.mode == dispatcherd.OnDemand:

@@ -112,8 +112,6 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("job %d is detached without a deadline", j.id)
 		case (j.mode == dispatcherd.OnDemand) != (j.state <= stateAbandoned):
 			return fmt.Errorf("job %d has mode %v and is %v", j.id, j.mode, j.state)
-		case j.state == stateUnplaced:
-			return fmt.Errorf("job %d is %v at the end of a step", j.id, j.state)
 		}
 		if j.state == stateWaiting {
 			waiters[j.request.user]++

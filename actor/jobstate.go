@@ -17,7 +17,6 @@ const (
 	// States of queued jobs whose row is not known to belong to this dispatcher.
 
 	stateReserved   // has a slot; its claim is not sent
-	stateUnplaced   // lost its slot before its claim was sent
 	stateClaiming   // has a slot; its claim is in flight
 	stateSlotless   // its claim is in flight; its slot is gone
 	statePreempted  // its claim is in flight; its slot was given to a job with a higher score
@@ -113,15 +112,9 @@ var transitions = [stateCount][eventCount]transition{
 		onResume: {stateAbandoned, doSendCancel},
 	},
 	stateReserved: {
-		onClaim:    {stateClaiming, 0},
-		onSlotLost: {stateUnplaced, 0},
-		onPreempt:  {stateUnplaced, 0},
-		onGiveUp:   {stateNotInHand, doFreeSlot | doForget},
-		onStop:     {stateReserved, 0},
-	},
-	stateUnplaced: {
-		onGiveUp: {stateNotInHand, doForget},
-		onStop:   {stateUnplaced, 0},
+		onClaim:  {stateClaiming, 0},
+		onGiveUp: {stateNotInHand, doFreeSlot | doForget},
+		onStop:   {stateReserved, 0},
 	},
 	stateClaiming: {
 		onSlotLost: {stateSlotless, 0},
@@ -215,7 +208,7 @@ func (s jobState) isDetached() bool { return s == stateDetached || s == stateDet
 
 var stateNames = [stateCount]string{
 	stateNotInHand: "not in hand", stateWaiting: "waiting", stateServing: "serving", stateAbandoned: "abandoned",
-	stateReserved: "reserved", stateUnplaced: "unplaced", stateClaiming: "claiming", stateSlotless: "slotless",
+	stateReserved: "reserved", stateClaiming: "claiming", stateSlotless: "slotless",
 	statePreempted: "preempted", stateUnresolved: "unresolved", stateUnassigned: "unassigned", stateRunning: "running",
 	stateRevoked: "revoked", stateStopping: "stopping", stateDetached: "detached", stateDetachedStopping: "detached stopping",
 	stateRecording: "recording",

@@ -18,7 +18,6 @@ var stateSetups = map[jobState]string{
 	stateServing:    "register worker=ann types=(pdf); request call type=pdf",
 	stateAbandoned:  "register worker=ann types=(pdf); request call type=pdf; abandon call",
 	stateReserved:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
-	stateUnplaced:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run; preempt",
 	stateClaiming:   "register worker=ann types=(pdf); hold claim; insert letter; run",
 	stateSlotless:   "register worker=ann types=(pdf); hold claim; insert letter; run; kill ann",
 	statePreempted:  "register worker=ann types=(pdf); hold claim; insert letter; run; request other type=pdf",
@@ -46,12 +45,8 @@ serving           resume     serving
 abandoned         answer     not in hand       frees
 abandoned         resume     abandoned         cancel
 reserved          claim      claiming
-reserved          slot lost  unplaced
-reserved          preempt    unplaced
 reserved          give up    not in hand       frees
 reserved          stop       reserved
-unplaced          give up    not in hand
-unplaced          stop       unplaced
 claiming          slot lost  slotless
 claiming          preempt    preempted
 claiming          give up    not in hand       frees

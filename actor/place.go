@@ -46,7 +46,7 @@ func (c *Core) pass() (again bool) {
 	}
 	ended := c.round(open, c.windowEnd(open))
 	if c.unfinished {
-		return c.dropPreempted()
+		return c.wasPreempted()
 	}
 	c.keepDirty(func(t slotindex.TypeID) {
 		if reason := c.waitReason(t, ended); reason >= 0 {
@@ -54,7 +54,7 @@ func (c *Core) pass() (again bool) {
 		}
 	})
 	c.keepPins(nil)
-	return c.dropPreempted()
+	return c.wasPreempted()
 }
 
 // round places heads until none is left or until the best head must wait. The best
@@ -75,7 +75,7 @@ func (c *Core) round(open bool, end int64) int {
 			c.stats.Misses++
 			return waitFetch
 		case !free && c.preemptFor(&h):
-			if c.claims.unplaced {
+			if c.claims.preempted {
 				return -1 // the preempted job may rank before the remaining heads
 			}
 		case !free:

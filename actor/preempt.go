@@ -84,11 +84,13 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 func (c *Core) preempt(j *job) slotindex.Ref {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
-	c.move(j, onPreempt)
-	if j.state == stateUnplaced {
-		c.claims.unplaced = true
-	}
 	c.stats.Preempted++
+	if j.state == stateReserved {
+		c.claims.preempted = true
+		c.unreserve(j)
+	} else {
+		c.move(j, onPreempt)
+	}
 	return ref
 }
 
@@ -131,7 +133,7 @@ func (c *Core) assignClaimed() (again bool) {
 		c.move(j, onUnwanted)
 	}
 	c.claims.unassigned = slices.Delete(c.claims.unassigned, 0, done)
-	return c.dropPreempted()
+	return c.wasPreempted()
 }
 
 func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
@@ -149,13 +151,8 @@ func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
 	return c.preempt(lesser), true
 }
 
-// dropPreempted returns the jobs that were preempted before their claim was sent to
-// their lanes. It reports whether there were any.
-func (c *Core) dropPreempted() bool {
-	if !c.claims.unplaced {
-		return false
-	}
-	c.claims.unplaced = false
-	c.dropUnplaced()
-	return true
+// wasPreempted reports whether a job has returned to its lane since the last call.
+func (c *Core) wasPreempted() (again bool) {
+	again, c.claims.preempted = c.claims.preempted, false
+	return again
 }
