@@ -15,8 +15,7 @@ import "github.com/dispatcherd/dispatcherd/workerproto"
 //
 // All fields are guarded by the worker's mutex.
 type executors struct {
-	queue     []*execution      // queue[head:] are assigned to slots, but not started
-	head      int               // first queued element
+	queue     []*execution      // assigned to slots, but not started
 	idle      []chan struct{}   // executors without work; each waits on its own channel
 	waking    bool              // an executor was woken but does not run yet
 	unflushed *workerproto.Conn // connection with queued reports; nil: none
@@ -81,15 +80,11 @@ func (w *Worker) runExecutor() {
 // another executor for the rest.
 func (w *Worker) nextLocked() *execution {
 	x := &w.executors
-	if x.head == len(x.queue) {
+	if len(x.queue) == 0 {
 		return nil
 	}
-	e := x.queue[x.head]
-	x.queue[x.head] = nil
-	x.head++
-	if x.head == len(x.queue) {
-		x.queue, x.head = x.queue[:0], 0
-	}
+	e := x.queue[0]
+	x.queue[0], x.queue = nil, x.queue[1:]
 	if len(x.queue) > 0 || x.unflushed != nil {
 		w.wakeExecutorLocked()
 	}

@@ -36,7 +36,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			w.stopTaking()
 			return errors.Join(err, w.awaitIdle(w.opts.Abandon))
 		}
-		w.call("Disconnected", func() { w.opts.Disconnected(err) })
+		call(w, "Disconnected", w.opts.Disconnected, err)
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) {
 			pause = w.opts.MinBackoff // the session lasted, or the next dispatcher is about to start
 		}
@@ -44,16 +44,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// call calls a function of the Options. If the function panics, Run drains and returns the
+// call calls a function of the Options, unless it is nil. If the function panics, Run drains and returns the
 // panic.
-func (w *Worker) call(name string, f func()) {
+func call[T any](w *Worker, name string, f func(T), value T) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.broken = fmt.Errorf("worker: Options.%s: %w", name, panicError(v))
 			w.stop()
 		}
 	}()
-	f()
+	if f != nil {
+		f(value)
+	}
 }
 
 // backOff waits between pause/2 and pause, or until ctx is done.
@@ -87,7 +89,7 @@ func hasCode(err error, code workerproto.Code) bool {
 // session runs one connection from the hello to its end.
 func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	if w.opts.FindSocket != nil {
-		w.call("FindSocket", func() { w.opts.Socket = w.opts.FindSocket() })
+		call(w, "FindSocket", func(find func() string) { w.opts.Socket = find() }, w.opts.FindSocket)
 	}
 	hello, offered := w.hello()
 	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
@@ -106,7 +108,7 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	connected, end := context.WithCancel(ctx)
 	defer end()
 	go w.expireReports(connected, c.Welcome().Limits.Timeout)
-	w.call("Connected", func() { w.opts.Connected(c.Welcome()) })
+	call(w, "Connected", w.opts.Connected, c.Welcome())
 	err = w.receive(c)
 	if hasCode(err, workerproto.CancelIgnored) {
 		w.loseIgnored(err)
@@ -155,7 +157,7 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 			case *workerproto.Spawned:
 				w.answerSpawn(f)
 			case *workerproto.Error:
-				w.call("Complaint", func() { w.opts.Complaint(f) })
+				call(w, "Complaint", w.opts.Complaint, f)
 			}
 		}
 	}

@@ -58,15 +58,6 @@ func (o Options) withDefaults() Options {
 	o.MinBackoff = positive(o.MinBackoff, 20*time.Millisecond)
 	o.MaxBackoff = positive(o.MaxBackoff, 5*time.Second)
 	o.KeptReports = positive(o.KeptReports, 16<<20)
-	if o.Connected == nil {
-		o.Connected = func(workerproto.Welcome) {}
-	}
-	if o.Disconnected == nil {
-		o.Disconnected = func(error) {}
-	}
-	if o.Complaint == nil {
-		o.Complaint = func(*workerproto.Error) {}
-	}
 	return o
 }
 

@@ -45,13 +45,9 @@ type frame = membered
 // Append appends f as one line, newline included, and returns the extended
 // buffer. Raw JSON in the frame must be valid (see [CheckJSON]).
 func Append(dst []byte, f frame) []byte {
-	c := encoders.Get().(*codec)
-	buffer := c.out
-	c.out = dst
+	c := codec{out: dst}
 	c.encode(f)
-	dst, c.out = c.out, buffer
-	encoders.Put(c)
-	return dst
+	return c.out
 }
 
 // encoders is a pool of codecs and their buffers. All connections use it, so that an

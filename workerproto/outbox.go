@@ -186,7 +186,6 @@ func (o *outbox) writeBatch(batch []frame) error {
 	c := encoders.Get().(*codec)
 	c.session = o.session
 	defer func() {
-		c.session = ""
 		if c.out = c.out[:0]; cap(c.out) <= 2*batchBuffer {
 			encoders.Put(c)
 		}

@@ -9,17 +9,13 @@ import (
 
 // CheckNames rejects an object with a member that is not in names, or that is given
 // twice. encoding/json would accept the object: it ignores case, and takes the last of
-// several members. CheckNames does not look into nested objects.
+// several members. CheckNames does not look into nested objects. With others, the object may have other members, without an
+// escape in their names.
 //
 // The object must be valid JSON or null, so the caller decodes it first. A
 // name with an escape is rejected. The error contains no value and can be
 // shown to a caller.
-func CheckNames(object []byte, names []string) error { return checkNames(object, names, true) }
-
-// CheckRepeated is CheckNames, except that it accepts other members without an escape in their names.
-func CheckRepeated(object []byte, names []string) error { return checkNames(object, names, false) }
-
-func checkNames(object []byte, names []string, all bool) error {
+func CheckNames(object []byte, names []string, others bool) error {
 	given := make([]bool, len(names))
 	s := NewScanner(object)
 	for more := s.Begin('{'); more; more = s.More('}') {
@@ -30,7 +26,7 @@ func checkNames(object []byte, names []string, all bool) error {
 		}
 		i := slices.Index(names, string(name))
 		switch {
-		case i < 0 && !all && !bytes.ContainsRune(name, '\\'):
+		case i < 0 && others && !bytes.ContainsRune(name, '\\'):
 			continue
 		case i < 0:
 			return fmt.Errorf("there is no field %q; the fields are %s", Excerpt(string(name)), strings.Join(names, ", "))

@@ -19,7 +19,7 @@ var (
 
 // checkRepeated returns refusal, with the reason, if an object has a member twice.
 func checkRepeated(object []byte, fields []string, refusal RefusedError) error {
-	err := jsontext.CheckRepeated(object, fields)
+	err := jsontext.CheckNames(object, fields, true)
 	if err == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func checkDocument(document []byte) error {
 }
 
 func checkNode(place int, node []byte) error {
-	rule, err := "node_has_known_members", jsontext.CheckRepeated(node, nodeFields)
+	rule, err := "node_has_known_members", jsontext.CheckNames(node, nodeFields, true)
 	if err == nil {
 		rule, err = "node_can_be_stored", jsontext.CheckValue(node)
 	}

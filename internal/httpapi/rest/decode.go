@@ -32,7 +32,7 @@ func Read(text []byte, into any) error {
 		}
 		return errors.New(jsonReason(err))
 	}
-	return jsontext.CheckNames(text, Members(reflect.TypeOf(into).Elem()))
+	return jsontext.CheckNames(text, Members(reflect.TypeOf(into).Elem()), false)
 }
 
 // Decode is Read for a body.
