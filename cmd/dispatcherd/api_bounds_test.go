@@ -54,7 +54,7 @@ func TestBoundsOfTheAPIMatchTheDocument(t *testing.T) {
 		require.NotNil(t, found, "%s is not in the table", name)
 		require.Equal(t, readable(value), found[1], name)
 	}
-	serve, _, err := bare(nothingSet).root().Find([]string{"serve"})
+	serve, _, err := bare(nil).root().Find([]string{"serve"})
 	require.NoError(t, err)
 	for _, name := range []string{"max-requests", "max-payload", "reconnect-grace"} {
 		row("--"+name, serve.Flags().Lookup(name).DefValue)

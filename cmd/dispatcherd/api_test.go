@@ -35,7 +35,7 @@ func serving(t *testing.T, sql string) served {
 	s := served{filepath.Join(dir, "a"), databaseWith(t, sql+";"+otherController)}
 	var f serveFlags
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	f.register(bare(nothingSet), flags)
+	f.register(bare(nil), flags)
 	require.NoError(t, flags.Parse([]string{
 		"--api-socket", s.socket, "--worker-socket", filepath.Join(dir, "w"), "--keep-done", "87600h", "--keep-failed", "87600h", "--grace", "0s",
 	}))

@@ -42,7 +42,7 @@ func startDev(t *testing.T, more ...string) *dev {
 	ctx, stop := context.WithCancel(t.Context())
 	d.stop = stop
 	out, in := io.Pipe()
-	a := bare(nothingSet)
+	a := bare(nil)
 	a.Console = cli.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
 	args := append(
 		[]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")},
@@ -88,7 +88,7 @@ func TestDevPrintsAbsolutePaths(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	var out bytes.Buffer
-	a := bare(nothingSet)
+	a := bare(nil)
 	a.Out = &out
 	a.sayHowToConnect(&daemon.Config{DSN: "postgres://h/d", WorkerSocket: "w.sock", APISocket: "/run/a.sock"})
 	require.Equal(t, "export DATABASE_URL='postgres://h/d'\nexport DISPATCHERD_WORKER_SOCKET='"+absolute("w.sock")+

@@ -41,10 +41,7 @@ func TestUnknownVariableIsReported(t *testing.T) {
 // A daemon logs each ignored variable once.
 func TestDaemonLogsIgnoredVariables(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
-	a := bare(nothingSet)
-	a.Environ = func() []string {
-		return []string{"DISPATCHERD_LEESE=canary", "DISPATCHERD_LEASE=1s", "DISPATCHERD_SERVICE_HOST=canary"}
-	}
+	a := bare(map[string]string{"DISPATCHERD_LEESE": "canary", "DISPATCHERD_LEASE": "1s", "DISPATCHERD_SERVICE_HOST": "canary"})
 	serve, _, err := a.root().Find([]string{"serve"})
 	require.NoError(t, err)
 	a.SayIgnored(serve) // nothing: a.Err is nil

@@ -29,13 +29,13 @@ func numberFlags(visit func(path string, f *pflag.Flag)) {
 			walk(child)
 		}
 	}
-	walk(bare(nothingSet).root())
+	walk(bare(nil).root())
 }
 
 // tryFlag resolves the settings of a command with one flag.
 func tryFlag(t *testing.T, path, flag string) error {
 	t.Helper()
-	a := bare(nothingSet)
+	a := bare(nil)
 	cmd, _, err := a.root().Find(strings.Fields(path)[1:])
 	require.NoError(t, err)
 	if err := cmd.ParseFlags([]string{"--config", "", flag}); err != nil {

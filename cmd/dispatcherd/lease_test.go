@@ -16,7 +16,7 @@ func TestLeaseMayLastAnHour(t *testing.T) {
 	require.NoError(t, tryFlag(t, "dispatcherd serve", "--lease=1h"))
 	require.ErrorContains(t, tryFlag(t, "dispatcherd serve", "--lease=1h1ms"), "must be at most 1h")
 	var f serveFlags
-	f.register(bare(nothingSet), pflag.NewFlagSet("serve", pflag.ContinueOnError))
+	f.register(bare(nil), pflag.NewFlagSet("serve", pflag.ContinueOnError))
 	require.Equal(t, 30*time.Second, f.cfg.Lease)
 	f.cfg.Lease = time.Hour
 	cfg, err := f.config()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // time zones for a host that has none
 
@@ -27,8 +28,12 @@ func main() {
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {
 	a := &app{Invocation: cli.Invocation{
 		Console: cli.Console{In: in, Out: out, Err: err},
-		Env:     os.LookupEnv, Environ: os.Environ, UID: os.Geteuid(), Version: readVersion().String(),
+		Env:     map[string]string{}, UID: os.Geteuid(), Version: readVersion().String(),
 	}}
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		a.Env[name] = value
+	}
 	return a.run(ctx, args)
 }
 

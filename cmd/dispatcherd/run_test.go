@@ -36,14 +36,8 @@ type outcome struct {
 func (i invocation) runs(t *testing.T) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
-	a := bare(func(name string) (string, bool) { v, ok := i.env[name]; return v, ok })
+	a := bare(i.env)
 	a.Console = cli.Console{In: strings.NewReader(i.stdin), Out: &out, Err: &errs}
-	a.Environ = func() (all []string) {
-		for name, value := range i.env { // order-free: the program sorts the variables
-			all = append(all, name+"="+value)
-		}
-		return all
-	}
 	if i.extra != nil {
 		before := commands
 		commands = append(slices.Clip(commands), i.extra)
@@ -58,11 +52,9 @@ func (i invocation) runs(t *testing.T) outcome {
 }
 
 // bare is an invocation without input and output.
-func bare(env func(name string) (string, bool)) *app {
+func bare(env map[string]string) *app {
 	return &app{Invocation: cli.Invocation{Env: env}}
 }
-
-func nothingSet(string) (string, bool) { return "", false }
 
 // requireGolden compares text with a file below testdata.
 func requireGolden(t *testing.T, name, text string) {

@@ -118,6 +118,6 @@ func TestNoCommandPrintsASecretSetting(t *testing.T) {
 			}
 		})
 	}
-	visit(bare(nothingSet).root())
+	visit(bare(nil).root())
 	require.Len(t, found, len(values), "settings with secrets are found by type")
 }

@@ -147,7 +147,7 @@ func (f *serveFlags) logger(a *app) *zap.Logger {
 	} else {
 		cfg := zap.NewDevelopmentEncoderConfig()
 		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		if no, _ := a.Env("NO_COLOR"); no == "" && terminal {
+		if a.Env["NO_COLOR"] == "" && terminal {
 			cfg.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		}
 		enc = zapcore.NewConsoleEncoder(cfg)

@@ -75,7 +75,7 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		"expected duration from which a job gains nothing; shorter ones go first; 0 = off (docs/how-to/durations.md)")
 	flags.Var(cli.Cap(&w.OnDemandCap), "on-demand-cap",
 		"age from which a request ages like a queued job; none = never, then requests can starve the queue")
-	flags.Var((*timeoutFlags)(&c.Timeouts), "timeout",
+	flags.Var(timeoutsValue(&c.Timeouts), "timeout",
 		"limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	cli.Number(flags, &c.Retry.Base, "retry-base", "1ms", "24h", "wait before the first retry, doubled for each further one")
 	cli.Number(flags, &c.Retry.Max, "retry-max", "1ms", "24h", "longest wait before a retry")

@@ -173,7 +173,7 @@ func TestOnlyCommandsThatUsePostgresHaveTheDatabaseURL(t *testing.T) {
 		require.Equal(t, exit.OK, got.code, got.err)
 		require.Equal(t, shows, strings.Contains(got.out, "database-url"), command)
 
-		a := bare(func(name string) (string, bool) { value, ok := url[name]; return value, ok })
+		a := bare(url)
 		cmd, _, err := a.root().Find(strings.Fields(command))
 		require.NoError(t, err)
 		_ = cmd.InheritedFlags() // merges the root's flags into cmd.Flags()

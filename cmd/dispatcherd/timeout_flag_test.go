@@ -11,10 +11,11 @@ import (
 )
 
 func TestTimeoutsOfTypesAreParsedAndBounded(t *testing.T) {
-	var f timeoutFlags
+	var limits map[string]time.Duration
+	f := timeoutsValue(&limits)
 	require.NoError(t, f.Set("pdf=30s,a=b=1m"))
 	require.NoError(t, f.Set("excel=1ms"))
-	require.Equal(t, timeoutFlags{"pdf": 30 * time.Second, "a=b": time.Minute, "excel": time.Millisecond}, f)
+	require.Equal(t, map[string]time.Duration{"pdf": 30 * time.Second, "a=b": time.Minute, "excel": time.Millisecond}, limits)
 	require.Equal(t, "a=b=1m0s,excel=1ms,pdf=30s", f.String())
 	for _, bad := range []string{
 		"", "pdf", "=3s", "pdf=", "pdf=0", "pdf=-1s", "pdf=10000h", "pdf=30", "pdf\u200b=1s", strings.Repeat("x", 129) + "=1s",

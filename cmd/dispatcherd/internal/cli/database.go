@@ -19,11 +19,7 @@ func (a *Invocation) DatabaseURL() (string, error) {
 		}
 		return a.DSN, nil
 	}
-	named := slices.ContainsFunc(libpqVariables, func(name string) bool {
-		value, _ := a.Env(name)
-		return value != ""
-	})
-	if named {
+	if slices.ContainsFunc(libpqVariables, func(name string) bool { return a.Env[name] != "" }) {
 		return "", nil
 	}
 	return "", exit.Usagef("no database is named: give --database-url, or set DATABASE_URL or PGHOST; " +

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,13 +48,9 @@ func variables(f *pflag.Flag) []string {
 // for a service of that name), so all commands except `config show` only report
 // that they ignore it. Values may be secrets and are not printed.
 func (a *Invocation) unknownVariables(root *cobra.Command) []string {
-	if a.Environ == nil {
-		return nil
-	}
 	known := settingNames(root, func(f *pflag.Flag) string { return variable(f.Name) })
 	var unknown []string
-	for _, pair := range slices.Sorted(slices.Values(a.Environ())) {
-		name, _, _ := strings.Cut(pair, "=")
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) || slices.Contains(known, name) ||
 			len(unknown) == maxUnknown {
 			continue

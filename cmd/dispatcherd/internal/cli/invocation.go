@@ -16,10 +16,9 @@ import (
 // sources of the settings.
 type Invocation struct {
 	Console
-	Env     func(name string) (string, bool)
-	Environ func() []string // NAME=value for each variable; nil = none
-	UID     int             // of the user
-	Version string          // of the running binary, as a line
+	Env     map[string]string // the environment
+	UID     int               // of the user
+	Version string            // of the running binary, as a line
 
 	DSN     string            // --database-url
 	API     Dispatcher        // --api-socket, --api, --api-token
@@ -38,8 +37,7 @@ func (a *Invocation) IsTerminal(stream any) bool {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return false
 	}
-	kind, _ := a.Env("TERM")
-	return kind != "dumb"
+	return a.Env["TERM"] != "dumb"
 }
 
 // Agree returns an error unless the user agrees on a terminal to what a command will do. Without a

@@ -173,7 +173,7 @@ func isConflict(err error) bool {
 func run(t *testing.T, s *fakeTable, stdin string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	a, o := newCommands()
-	a.In, a.Env = strings.NewReader(stdin), func(string) (string, bool) { return "", false }
+	a.In = strings.NewReader(stdin)
 	root := &cobra.Command{
 		Use:               "dispatcherd",
 		SilenceErrors:     true,

@@ -92,7 +92,7 @@ func (a *Invocation) resolve(f *pflag.Flag, file configFile) error {
 		return nil
 	}
 	for _, name := range variables(f) {
-		if value, ok := a.Env(name); ok {
+		if value, ok := a.Env[name]; ok {
 			return a.set(f, value, "environment "+name)
 		}
 	}

@@ -26,7 +26,7 @@ func (a *Invocation) OwnSocket(name string) string {
 	if a.UID == 0 {
 		return filepath.Join(systemSockets, name)
 	}
-	if dir, ok := a.Env("XDG_RUNTIME_DIR"); ok && dir != "" {
+	if dir := a.Env["XDG_RUNTIME_DIR"]; dir != "" {
 		return filepath.Join(dir, "dispatcherd", name)
 	}
 	if dir, err := a.UserState(); err == nil {
@@ -141,14 +141,14 @@ func socketExists(path string) bool {
 
 // UserState is the directory for the persistent state of programs of the user.
 func (a *Invocation) UserState() (string, error) {
-	if dir, ok := a.Env("XDG_STATE_HOME"); ok && dir != "" {
+	if dir := a.Env["XDG_STATE_HOME"]; dir != "" {
 		return filepath.Join(dir, "dispatcherd"), nil
 	}
 	if a.UID == 0 {
 		return "/var/lib/dispatcherd", nil
 	}
-	home, ok := a.Env("HOME")
-	if !ok || home == "" {
+	home := a.Env["HOME"]
+	if home == "" {
 		return "", errors.New("neither XDG_STATE_HOME nor HOME is set")
 	}
 	return filepath.Join(home, ".local", "state", "dispatcherd"), nil

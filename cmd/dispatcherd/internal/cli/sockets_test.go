@@ -21,7 +21,7 @@ func TestDefaultSocketIsInADirectoryOfTheUser(t *testing.T) {
 		{7, map[string]string{"HOME": "/home/u"}, "/home/u/.local/state/dispatcherd/worker.sock"},
 		{7, nil, "/run/dispatcherd/worker.sock"},
 	} {
-		a := &Invocation{UID: c.uid, Env: func(name string) (string, bool) { v, ok := c.env[name]; return v, ok }}
+		a := &Invocation{UID: c.uid, Env: c.env}
 		require.Equal(t, c.want, a.OwnSocket("worker.sock"), "%+v", c)
 	}
 }
