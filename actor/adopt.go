@@ -380,7 +380,7 @@ func (c *Core) reassign(o *offered, j *job) {
 		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
 	}
 	if j.slot != noSlot {
-		c.leaveSlot(j)
+		c.retire(c.vacate(j))
 	}
 	c.resume(o, j)
 	c.decided(o)

@@ -138,10 +138,15 @@ func (c *Core) capacity(t slotindex.TypeID) int {
 // ageMS returns the age that counts for the score, in milliseconds. For non-local
 // rows it is shorter by the penalty. The age may be negative while clocks disagree.
 func (c *Core) ageMS(j *job) int64 {
+	return c.dueMS(j) - c.penaltyMS(j.NonLocal)
+}
+
+// dueMS returns for how many milliseconds a job has been due.
+func (c *Core) dueMS(j *job) int64 {
 	if j.mode == dispatcherd.OnDemand {
 		return int64(c.now - j.request.arrival)
 	}
-	return c.backlog.AgeMS(j.row.key) - c.penaltyMS(j.NonLocal)
+	return c.backlog.AgeMS(j.row.key)
 }
 
 // penaltyMS is the penalty of the rows of a lane in milliseconds.

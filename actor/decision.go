@@ -200,7 +200,7 @@ func (h *head) job() dispatcherd.JobID {
 // logPlacement writes the entry of a job that has just been assigned to a slot.
 func (c *Core) logPlacement(j *job) {
 	d := c.logDecision(DecisionPlaced)
-	age := c.ageMS(j) + c.penaltyMS(j.NonLocal)
+	age := c.dueMS(j)
 	d.Job, d.Slot, d.Type, d.Worker = j.id, c.index.SlotID(j.slot), c.index.Name(j.Type), c.slots[j.slot].session.worker
 	d.Terms, d.Score = j.terms, j.terms.Total()
 	d.Waited = msDuration(max(0, age))
@@ -229,7 +229,7 @@ func (c *Core) logRunnerUp(n int, h *head) {
 // logEnd writes the entry of an attempt or waiting request that ends.
 func (c *Core) logEnd(j *job, outcome contract.Outcome, answer effect.AnswerKind) {
 	d := c.logDecision(DecisionEnded)
-	waited := msDuration(c.ageMS(j) + c.penaltyMS(j.NonLocal))
+	waited := msDuration(c.dueMS(j))
 	if j.sentAt != notSent {
 		d.Started, d.Ran = true, msDuration(int64(c.now-j.sentAt))
 		waited -= d.Ran

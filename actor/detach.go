@@ -25,7 +25,7 @@ func (c *Core) detachAll(s *session, except *job) {
 		if j == nil || j == except || j.fingerprint == 0 || j.stop == leaseLost || j.state != stateRunning && j.state != stateStopping {
 			continue
 		}
-		c.leaveSlot(j)
+		c.retire(c.vacate(j))
 		c.detach(j)
 	}
 }

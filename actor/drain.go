@@ -74,17 +74,15 @@ func (c *Core) interrupt(j *job) {
 	case j.mode == dispatcherd.OnDemand:
 		c.interruptRequest(j)
 	default:
-		c.tellToEnd(j)
+		c.sendCancel(j, stopping)
 		c.end(j, contract.Finish{Outcome: contract.Released})
 	}
 }
 
 func (c *Core) interruptRequest(j *job) {
-	c.tellToEnd(j)
+	c.sendCancel(j, stopping)
 	c.answer(j, effect.AnswerStopping, nil, "the dispatcher stopped before the worker answered")
 }
 
-// tellToEnd tells a worker to stop a job, because the dispatcher stops.
-func (c *Core) tellToEnd(j *job) {
-	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: "the dispatcher stops"})
-}
+// stopping is the reason for which a worker is told to stop a job when the grace period ends.
+const stopping = "the dispatcher stops"

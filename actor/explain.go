@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"time"
@@ -161,7 +162,7 @@ func (c *Core) explainJob(e *explainer) {
 				x.Slots = append(x.Slots[:min(len(x.Slots), explainedSlots-1)], c.slotInfo(best, nil))
 			}
 		}
-		sortSlots(x.Slots)
+		slices.SortFunc(x.Slots, func(a, b contract.Slot) int { return cmp.Compare(a.Slot, b.Slot) })
 	}
 	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.termsOf(a)

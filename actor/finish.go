@@ -57,7 +57,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		return nil
 	}
 	ran := msDuration(int64(c.now - j.sentAt))
-	waited := msDuration(c.ageMS(j)+c.penaltyMS(j.NonLocal)) - ran
+	waited := msDuration(c.dueMS(j)) - ran
 	if outcome == contract.Succeeded && (waited < longWait || !c.ends.mayPlace(c.now)) {
 		return nil
 	}

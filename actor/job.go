@@ -95,7 +95,7 @@ func (c *Core) act(j *job, do actions) {
 	case doSendJob:
 		c.send(j)
 	case doSendCancel:
-		c.sendCancel(j)
+		c.sendCancel(j, j.stop.String())
 	case doArmGrace:
 		c.arm(j, c.now.After(c.cfg.CancelGrace))
 	case doArmResume:
@@ -115,7 +115,7 @@ func (c *Core) send(j *job) {
 	c.emit(c.sends.Add(effect.Send{
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.Type), Delivery: j.delivery,
-		Timeout: j.timeout, Age: msDuration(max(0, c.ageMS(j)+c.penaltyMS(j.NonLocal))), Terms: j.terms, PlacedAt: j.placedAt,
+		Timeout: j.timeout, Age: msDuration(max(0, c.dueMS(j))), Terms: j.terms, PlacedAt: j.placedAt,
 	}))
 	c.runsOn(j)
 	if j.fingerprint != s.session.fingerprint {
@@ -132,8 +132,8 @@ func (c *Core) runsOn(j *job) {
 	j.sentTo, j.worker, j.slotID = s.id, s.worker, c.index.SlotID(j.slot)
 }
 
-func (c *Core) sendCancel(j *job) {
-	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: j.stop.String()})
+func (c *Core) sendCancel(j *job, reason string) {
+	c.emit(&effect.Cancel{Session: j.sentTo, Job: j.id, Attempt: j.attempt, Reason: reason})
 }
 
 // tellToStop stops a job. The worker of the job has Config.CancelGrace to end it. A
@@ -215,13 +215,11 @@ func (byDeadline) Place(j *job) *int32 { return &j.alarm }
 // freeSlot separates a job from its slot. A draining slot is removed. Any other
 // slot becomes free.
 func (c *Core) freeSlot(j *job) {
-	ref := j.slot
-	if ref == noSlot {
+	if j.slot == noSlot {
 		return
 	}
-	j.slot = noSlot
+	ref := c.vacate(j)
 	s := c.slots[ref]
-	s.job = nil
 	if c.index.IsDraining(ref) {
 		next := s.next
 		s.next = nil
@@ -234,11 +232,11 @@ func (c *Core) freeSlot(j *job) {
 	c.touchWaiting(ref)
 }
 
-// leaveSlot separates a running job from its slot and removes the slot.
-func (c *Core) leaveSlot(j *job) {
+// vacate separates a job from its slot, and returns the slot, which does not become free.
+func (c *Core) vacate(j *job) slotindex.Ref {
 	ref := j.slot
 	j.slot, c.slots[ref].job = noSlot, nil
-	c.retire(ref)
+	return ref
 }
 
 // handView describes the jobs in hand to the backlog. It implements backlog.Jobs.

@@ -10,10 +10,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-func sortSlots(list []contract.Slot) {
-	slices.SortFunc(list, func(a, b contract.Slot) int { return cmp.Compare(a.Slot, b.Slot) })
-}
-
 // SlotQuery selects slots.
 type SlotQuery struct {
 	After dispatcherd.SlotID // only slots with a larger id

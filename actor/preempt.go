@@ -82,8 +82,7 @@ func (c *Core) latestBelow(h *head, jobs []*job, best *job) *job {
 
 // preempt takes the slot of a reserved job away from the job.
 func (c *Core) preempt(j *job) slotindex.Ref {
-	ref := j.slot
-	j.slot, c.slots[ref].job = noSlot, nil
+	ref := c.vacate(j)
 	c.stats.Preempted++
 	if j.state == stateReserved {
 		c.claims.preempted = true

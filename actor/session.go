@@ -51,7 +51,7 @@ func (c *Core) endSession(s *session, disconnected bool) {
 		switch {
 		case j == nil:
 		case j.state.claimPending(): // at once, because the claim may be answered before sweep handles the job
-			j.slot, c.slots[ref].job = noSlot, nil
+			c.vacate(j)
 			c.workerLost(j, end, withdrawn)
 		default:
 			c.lost = append(c.lost, lostJob{ref, end, withdrawn})
@@ -235,9 +235,8 @@ func (c *Core) sweep() {
 		if j := c.slots[l.slot].job; j != nil {
 			c.execute(j)
 		}
-		if s := c.slots[l.slot]; s.job != nil { // otherwise the job has ended or was resumed on another connection
-			j := s.job
-			j.slot, s.job = noSlot, nil
+		if j := c.slots[l.slot].job; j != nil { // otherwise the job has ended or was resumed on another connection
+			c.vacate(j)
 			c.workerLost(j, l.end, l.withdrawn)
 		}
 	}
