@@ -76,7 +76,6 @@ type apiServer struct {
 	pool      *pgxpool.Pool // connections for callers
 	listeners []apiListener
 	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
-	denials   *limitedLog
 }
 
 // apiListener is one listener of the API.
@@ -151,7 +150,6 @@ func cannotListen(address string, err error) error {
 // constructAPI constructs the handler and its backend.
 func (d *Daemon) constructAPI(flows *steps.Service) {
 	a := &d.api
-	a.denials = newLimitedLog(d.log, 1, "a caller uses a type that its user may not use")
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
@@ -177,8 +175,7 @@ func (d *Daemon) constructAPI(flows *steps.Service) {
 	})
 	a.handler = httpapi.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
 	if !d.cfg.AllowAPI.Empty() {
-		a.handler.Permit = d.permitCaller
-		a.handler.PermitAll = d.permitLimits
+		a.handler.Permit, a.handler.PermitAll = d.cfg.AllowAPI.CallerObjection, d.cfg.AllowAPI.LimitsObjection
 	}
 }
 

@@ -3,8 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,13 +19,12 @@ import (
 // maintenance sweeps lost dispatchers, creates and drops daily partitions, and counts
 // pending rows.
 type maintenance struct {
-	store       *claim.Store
-	log         *zap.Logger
-	keep        claim.Retention
-	pending     *backend.Pending
-	retained    prometheus.Gauge // time of the last call that created and dropped all daily partitions
-	requestKeys prometheus.Gauge
-	joins       joinMetrics
+	store    *claim.Store
+	log      *zap.Logger
+	keep     claim.Retention
+	pending  *backend.Pending
+	retained prometheus.Gauge // time of the last call that created and dropped all daily partitions
+	counted  *atomic.Pointer[rowCounts]
 
 	sweepAt time.Time // no sweep before
 	remain  bool      // the last sweep left rows
@@ -36,7 +35,7 @@ type maintenance struct {
 func (d *Daemon) upkeep() *maintenance {
 	return &maintenance{
 		store: d.store, log: d.log, keep: d.cfg.Keep, pending: d.api.pending,
-		retained: d.metrics.retained, requestKeys: d.metrics.requestKeys, joins: d.metrics.joins,
+		retained: d.metrics.retained, counted: &d.metrics.rowCounts,
 	}
 }
 
@@ -122,33 +121,24 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 	return partitionInterval + rand.N(partitionJitter), nil
 }
 
-// joinMetrics are the numbers of batches and of messages to them.
-type joinMetrics struct{ unsealed, oldest, ends, aside prometheus.Gauge }
-
-func newJoinMetrics(r prometheus.Registerer) joinMetrics {
-	return joinMetrics{
-		unsealed: gauge(r, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000."),
-		oldest:   gauge(r, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none."),
-		ends:     gauge(r, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000."),
-		aside: gauge(r, "dispatcherd_flows_aside",
-			"Batches and flows that are set aside because their steps fail, counted exactly up to 10,000."),
-	}
+// rowCounts are the numbers of request keys, of batches and of messages to them.
+type rowCounts struct {
+	keys  int64
+	joins claim.Joins
 }
 
 // countInterval is the time between two calls of countRows.
 const countInterval = time.Minute
 
-// countRows reads the numbers of request keys, of batches and of messages to them.
+// countRows reads the numbers of rows.
 func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next time.Duration, err error) {
-	keys, err1 := m.store.RequestKeys(ctx)
-	joins, err2 := m.store.Joins(ctx)
-	if err := errors.Join(err1, err2); err != nil {
+	var c rowCounts
+	if c.keys, err = m.store.RequestKeys(ctx); err == nil {
+		c.joins, err = m.store.Joins(ctx)
+	}
+	if err != nil {
 		return 0, err
 	}
-	m.requestKeys.Set(float64(keys))
-	m.joins.unsealed.Set(float64(joins.Unsealed))
-	m.joins.oldest.Set(joins.Oldest.Seconds())
-	m.joins.ends.Set(float64(joins.Ends))
-	m.joins.aside.Set(float64(joins.Aside))
+	m.counted.Store(&c)
 	return countInterval, nil
 }

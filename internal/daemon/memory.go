@@ -103,14 +103,11 @@ func growHeap() (set func(percent int), undo func()) {
 
 // readMemory returns the current use. It takes microseconds and stops no goroutine.
 func readMemory() memoryUse {
-	var samples [6]runtimemetrics.Sample
-	for i, name := range [len(samples)]string{
-		"/gc/heap/live:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/objects:bytes",
-		"/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/released:bytes",
-	} {
-		samples[i].Name = name
+	samples := []runtimemetrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
 	}
-	runtimemetrics.Read(samples[:])
+	runtimemetrics.Read(samples)
 	value := func(i int) int64 { return int64(samples[i].Value.Uint64()) }
 	return memoryUse{live: value(0), other: value(1) - value(2) - value(3) - value(4) - value(5)}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,8 +26,7 @@ type metrics struct {
 	refusedRows     *prometheus.CounterVec
 	unreadableLanes *prometheus.CounterVec
 	retained        prometheus.Gauge
-	requestKeys     prometheus.Gauge
-	joins           joinMetrics
+	rowCounts       atomic.Pointer[rowCounts] // the latest; nil before the first one
 	queueUsage      prometheus.Gauge
 	workers         *workerMetrics
 	api             *apiMetrics
@@ -67,11 +67,9 @@ func newMetrics(log *zap.Logger) *metrics {
 			"dispatcherd_retention_timestamp_seconds",
 			"Time of the last maintenance that created and dropped all daily partitions; 0 = none yet.",
 		),
-		requestKeys: gauge(r, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it."),
-		joins:       newJoinMetrics(r),
-		queueUsage:  gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
-		workers:     newWorkerMetrics(r),
-		api:         newAPIMetrics(r, log),
+		queueUsage: gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
+		workers:    newWorkerMetrics(r),
+		api:        newAPIMetrics(r, log),
 	}
 }
 
@@ -153,6 +151,7 @@ func (m *workerMetrics) AcceptFailed(error) { m.acceptFailures.Inc() }
 // implements httpapi.Observer.
 type apiMetrics struct {
 	failures  *limitedLog
+	denials   *limitedLog
 	responses *prometheus.HistogramVec
 	bounds    *prometheus.CounterVec
 }
@@ -160,6 +159,7 @@ type apiMetrics struct {
 func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
 		failures: newLimitedLog(log, 1, "API answered 500"),
+		denials:  newLimitedLog(log, 1, "a caller uses a type that its user may not use"),
 		responses: histograms(
 			r,
 			"dispatcherd_api_response_duration_seconds",
@@ -193,3 +193,6 @@ func (m *apiMetrics) Failed(route string, err error) {
 
 // Refused implements httpapi.Observer.
 func (m *apiMetrics) Refused(b httpapi.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
+
+// Denied implements httpapi.Observer.
+func (m *apiMetrics) Denied(p workerproto.Peer, typ string) { m.denials.peer(p, zap.String("type", typ)) }

@@ -22,19 +22,6 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	return objection
 }
 
-// permitCaller returns why the user of a caller may not use jobs of a type, or "".
-func (d *Daemon) permitCaller(p workerproto.Peer, typ string) string {
-	return d.refuseCaller(p, typ, d.cfg.AllowAPI.CallerObjection(p, typ))
-}
-
-// refuseCaller logs an objection against a caller, if there is one, and returns it.
-func (d *Daemon) refuseCaller(p workerproto.Peer, typ, objection string) string {
-	if objection != "" {
-		d.api.denials.peer(p, zap.String("type", typ))
-	}
-	return objection
-}
-
 // permitSpawn returns why the user of a worker may not insert children, or "". A worker that
 // inserts jobs needs the rights of a caller. Names of members are compared exactly, as
 // Postgres does.
@@ -55,16 +42,12 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 		if err := json.Unmarshal(job["type"], &typ); err != nil {
 			return "a job has no type"
 		}
-		if objection := d.permitCaller(s.Peer(), typ); objection != "" {
+		if objection := d.cfg.AllowAPI.CallerObjection(s.Peer(), typ); objection != "" {
+			d.metrics.api.Denied(s.Peer(), typ)
 			return objection
 		}
 	}
 	return ""
-}
-
-// permitLimits returns why the user of a caller may not use what concerns jobs of all types, or "".
-func (d *Daemon) permitLimits(p workerproto.Peer) string {
-	return d.refuseCaller(p, "all", d.cfg.AllowAPI.LimitsObjection(p))
 }
 
 // limited wraps a Unix socket in the limit of connections per second and user.

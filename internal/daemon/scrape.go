@@ -64,6 +64,7 @@ func (d *Daemon) registerScraped() {
 		scrape(d.scrapeTypes),
 		scrape(d.scrapeAPI),
 		scrape(d.scrapeRequests),
+		scrape(d.scrapeRows),
 		scrape(d.scrapeLimits),
 	)
 }
@@ -238,6 +239,21 @@ func (d *Daemon) scrapeRequests(emit emit) {
 	count("memory", submitted, ends)
 	submitted, ends = d.api.rows.Tally()
 	count("durable", submitted, ends)
+}
+
+// scrapeRows emits the latest numbers of rows.
+func (d *Daemon) scrapeRows(emit emit) {
+	var c rowCounts
+	if latest := d.metrics.rowCounts.Load(); latest != nil {
+		c = *latest
+	}
+	emitGauge(emit, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it.", c.keys)
+	emitGauge(emit, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000.", c.joins.Unsealed)
+	emitGauge(emit, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none.",
+		c.joins.Oldest.Seconds())
+	emitGauge(emit, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000.", c.joins.Ends)
+	emitGauge(emit, "dispatcherd_flows_aside",
+		"Batches and flows that are set aside because their steps fail, counted exactly up to 10,000.", c.joins.Aside)
 }
 
 // scrapeLimits emits the configured bounds, because alerts compare other metrics with them. It

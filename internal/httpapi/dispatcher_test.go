@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -289,6 +290,8 @@ func (c *counts) Failed(_ string, err error) {
 	c.failure = err
 	c.failures.Add(1)
 }
+
+func (*counts) Denied(workerproto.Peer, string) {}
 
 func (c *counts) Refused(b Bound) {
 	c.mu.Lock()

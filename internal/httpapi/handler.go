@@ -25,6 +25,8 @@ type Observer interface {
 	Failed(route string, err error)
 	// Refused counts a rejection or a drop because of a bound.
 	Refused(bound Bound)
+	// Denied reports that a user may not use jobs of a type, or of all types.
+	Denied(peer workerproto.Peer, typ string)
 }
 
 // Bound names a bound of Config in metrics.

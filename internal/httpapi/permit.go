@@ -15,15 +15,16 @@ func (h *Handler) permit(peer workerproto.Peer, typ string) error {
 	if h.Permit == nil {
 		return nil
 	}
-	return h.refuseUser(h.Permit(peer, typ))
+	return h.refuseUser(peer, typ, h.Permit(peer, typ))
 }
 
-// refuseUser returns a problem for an objection against a user, and counts it.
-func (h *Handler) refuseUser(objection string) error {
+// refuseUser returns a problem for an objection against a user, and reports it.
+func (h *Handler) refuseUser(peer workerproto.Peer, typ, objection string) error {
 	if objection == "" {
 		return nil
 	}
 	h.obs.Refused(BoundUser)
+	h.obs.Denied(peer, typ)
 	return rest.Forbidden.Of(objection)
 }
 
@@ -54,7 +55,8 @@ func (c caller) PermitAll() error {
 	if _, tcp := ConnOf(c.r).(*net.TCPConn); tcp || c.h.PermitAll == nil {
 		return nil
 	}
-	return c.h.refuseUser(c.h.PermitAll(workerproto.PeerOf(ConnOf(c.r))))
+	peer := workerproto.PeerOf(ConnOf(c.r))
+	return c.h.refuseUser(peer, "all", c.h.PermitAll(peer))
 }
 
 // Permitted implements rest.Caller.
@@ -62,15 +64,8 @@ func (c caller) Permitted() func(typ string) bool {
 	if c.unrestricted() {
 		return nil
 	}
-	peer, known := workerproto.PeerOf(ConnOf(c.r)), map[string]bool{}
-	return func(typ string) bool {
-		permitted, seen := known[typ]
-		if !seen {
-			permitted = c.h.Permit(peer, typ) == ""
-			known[typ] = permitted
-		}
-		return permitted
-	}
+	peer := workerproto.PeerOf(ConnOf(c.r))
+	return func(typ string) bool { return c.h.Permit(peer, typ) == "" }
 }
 
 // Name implements rest.Caller.

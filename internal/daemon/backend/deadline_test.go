@@ -19,6 +19,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // unobserved is an httpapi.Observer that does nothing.
@@ -32,6 +33,9 @@ func (unobserved) Failed(string, error) {}
 
 // Refused implements httpapi.Observer.
 func (unobserved) Refused(httpapi.Bound) {}
+
+// Denied implements httpapi.Observer.
+func (unobserved) Denied(workerproto.Peer, string) {}
 
 // slowSlots is an actor.Performer with slots that take a fixed time for each job, and an
 // empty table. Its slots ignore Cancel.
