@@ -37,8 +37,6 @@ type Explanation struct {
 	// The ranks follow the order of decisions. OtherSlots is what the last heartbeat said.
 	contract.Standing
 
-	Ahead []Rival // the first jobs of Competing, at most explainedRivals
-
 	// No job that arrives more than Window after this job can overtake this job. After
 	// Closes, no later job at all can overtake this job; 0 = from now on. Bounded is
 	// false if there is no age cap, or if the job no longer waits.
@@ -51,17 +49,6 @@ type Explanation struct {
 	Expected time.Duration
 	Learned  bool // from such jobs
 	PassedBy time.Duration
-}
-
-// Rival is a waiting job that ranks before the explained one.
-type Rival struct {
-	ID       dispatcherd.JobID
-	Mode     dispatcherd.Mode
-	Type     string
-	Priority dispatcherd.Priority
-	Terms    scoring.Terms
-	Passed   bool          // the explained job overtakes the rival if both continue to wait
-	After    time.Duration // time until the explained job overtakes the rival
 }
 
 // The bounds of the lists of an explanation.
@@ -167,7 +154,7 @@ func (c *Core) explainJob(e *explainer) {
 	x.OtherSlots = c.otherCapacity[x.Type]
 	x.Terms = c.termsOf(a)
 	if !e.waits() {
-		x.Rank, x.Waiting, x.RankAll, x.WaitingAll, x.Competing, x.AtLeast = 0, 0, 0, 0, 0, false
+		x.Ranks = contract.Ranks{}
 		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
@@ -386,16 +373,15 @@ func (c *Core) countLane(e *explainer, r backlog.Lane) int {
 }
 
 // rival describes a job that ranks before a, and computes when a overtakes it.
-func (c *Core) rival(a *asked, h *head) Rival {
-	r := Rival{
-		ID: h.job(), Mode: h.mode, Type: c.index.Name(h.Type), Priority: h.Priority,
-	}
-	c.score(&r.Terms, h.mode, h.Lane, int64(c.now)-h.arrival)
+func (c *Core) rival(a *asked, h *head) contract.Rival {
+	var terms scoring.Terms
+	c.score(&terms, h.mode, h.Lane, int64(c.now)-h.arrival)
+	r := contract.Rival{Job: h.job(), Mode: h.mode.String(), Type: c.index.Name(h.Type), Priority: h.Priority, Score: terms.Points()}
 	at, ok := c.cfg.Weights.Overtakes(
 		scoring.Job{Mode: a.mode, Priority: a.Priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
 		scoring.Job{Mode: h.mode, Priority: h.Priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.Type), Brevity: c.brevity(h.Lane)})
 	if ok {
-		r.Passed, r.After = true, msDuration(max(0, at-int64(c.now)))
+		r.Passed = new(contract.Seconds(msDuration(max(0, at-int64(c.now)))))
 	}
 	return r
 }

@@ -2,6 +2,7 @@ package actor
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -316,21 +317,25 @@ func (p *randomState) sendsFullClaim() bool {
 func (p *randomState) checkRivals(x *Explanation, q Inquiry) {
 	w := p.core.cfg.Weights
 	for _, r := range x.Ahead {
-		require.GreaterOrEqual(p.t, r.Terms.Total(), x.Terms.Total(), "seed %d", p.seed)
-		if !r.Passed {
+		require.GreaterOrEqual(p.t, r.Score.Total, x.Terms.Points().Total, "seed %d", p.seed)
+		if r.Passed == nil {
 			continue
+		}
+		mode, after := dispatcherd.Queued, time.Duration(math.Round(*r.Passed*1000))*time.Millisecond
+		if r.Job.OnDemand() {
+			mode = dispatcherd.OnDemand
 		}
 		at := func(d time.Duration) (mine, theirs scoring.Milli) {
 			own := (x.Age + d).Milliseconds() - p.penalty(q.ID, q.Type)
-			other := p.age(r.ID) + d.Milliseconds() - p.penalty(r.ID, r.Type)
+			other := p.age(r.Job) + d.Milliseconds() - p.penalty(r.Job, r.Type)
 			return w.Score(x.Mode, x.Priority, own, p.capacity(x.Type)).Total(),
-				w.Score(r.Mode, r.Priority, other, p.capacity(r.Type)).Total()
+				w.Score(mode, r.Priority, other, p.capacity(r.Type)).Total()
 		}
-		mine, theirs := at(r.After)
-		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.ID, r.After)
-		born := x.Age.Milliseconds() >= p.penalty(q.ID, q.Type) && p.age(r.ID) >= p.penalty(r.ID, r.Type)
-		if r.After > 0 && born { // a job whose age is less than its penalty has no age term yet
-			mine, theirs = at(r.After - time.Millisecond)
+		mine, theirs := at(after)
+		require.GreaterOrEqual(p.t, mine, theirs, "seed %d: %d passes %d after %v", p.seed, q.ID, r.Job, after)
+		born := x.Age.Milliseconds() >= p.penalty(q.ID, q.Type) && p.age(r.Job) >= p.penalty(r.Job, r.Type)
+		if after > 0 && born { // a job whose age is less than its penalty has no age term yet
+			mine, theirs = at(after - time.Millisecond)
 			require.LessOrEqual(p.t, mine, theirs, "seed %d: not before", p.seed)
 		}
 	}
@@ -390,7 +395,9 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	x := p.core.Explain(p.jobs[0])
 	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
 	require.Equal(t, 2, x.Rank)
-	require.Equal(t, []Rival{{ID: 2, Type: "pdf", Priority: 5, Terms: scoring.Terms{Base: 5_120_000, Rarity: 500_000}}},
+	require.Equal(t, []contract.Rival{
+		{Job: 2, Mode: "queued", Type: "pdf", Priority: 5, Score: contract.Score{Total: 5620, Base: 5120, Rarity: 500}},
+	},
 		x.Ahead, "never passed: both scores grow at the same rate")
 	require.Equal(t, 1439_250*time.Millisecond, x.Closes)
 	require.EqualValues(t, -1, x.Slots[0].Job)

@@ -184,8 +184,8 @@ func TestExplanationIsMadeInPortions(t *testing.T) {
 	x := Explain(Inquiry{ID: -300}, asked)
 	require.Equal(t, []int{300, 300, 300, 340}, []int{x.Rank, x.Waiting, x.RankAll, x.WaitingAll})
 	require.Len(t, x.Ahead, explainedRivals)
-	require.EqualValues(t, -1, x.Ahead[0].ID)
-	require.EqualValues(t, -explainedRivals, x.Ahead[explainedRivals-1].ID)
+	require.EqualValues(t, -1, x.Ahead[0].Job)
+	require.EqualValues(t, -explainedRivals, x.Ahead[explainedRivals-1].Job)
 	require.Greater(t, asked.asks, 6)
 }
 

@@ -1,5 +1,7 @@
 package scoring
 
+import "github.com/dispatcherd/dispatcherd/internal/contract"
+
 // Milli is an amount of points in thousandths of a point.
 type Milli int64
 
@@ -8,7 +10,7 @@ func (m Milli) Points() float64 { return float64(m) / 1000 }
 
 // Terms are the summands of a score. They are kept separately, so that every
 // decision can be explained. These places name each of them: package decisionlog,
-// package httpapi, internal/daemon/backend/why.go and "job why".
+// contract.Score and "job why".
 type Terms struct {
 	Base     Milli // business priority
 	Age      Milli // time waited
@@ -19,3 +21,11 @@ type Terms struct {
 
 // Total returns the score.
 func (t Terms) Total() Milli { return t.Base + t.Age + t.Rarity + t.OnDemand + t.Brevity }
+
+// Points returns the score as it is shown.
+func (t Terms) Points() contract.Score {
+	return contract.Score{
+		Total: t.Total().Points(), Base: t.Base.Points(), Age: t.Age.Points(), Rarity: t.Rarity.Points(),
+		OnDemand: t.OnDemand.Points(), Brevity: t.Brevity.Points(),
+	}
+}

@@ -20,14 +20,41 @@ type Slot struct {
 	Stopping string  `json:"stopping,omitempty"` // why the job is being stopped
 }
 
+// Ranks are the places of a job in the order of decisions among the waiting jobs that this dispatcher knows.
+type Ranks struct {
+	Rank       int     `json:"rank,omitempty"`    // among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
+	Waiting    int     `json:"waiting,omitempty"` // known waiting jobs of its type
+	RankAll    int     `json:"rank_of_all,omitempty"`
+	WaitingAll int     `json:"waiting_of_all,omitempty"`
+	AtLeast    bool    `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
+	Competing  int     `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
+	Ahead      []Rival `json:"ahead,omitempty"`     // the first jobs of Competing, at most 16
+}
+
+// Rival is a waiting job that goes before the explained job.
+type Rival struct {
+	Job      dispatcherd.JobID    `json:"job"`
+	Mode     string               `json:"mode"`
+	Type     string               `json:"type"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Score    Score                `json:"score"`
+	// when the explained job overtakes the rival if both continue to wait; null: never
+	Passed *float64 `json:"passed_in_seconds"`
+}
+
+// Score is a score by term, in points.
+type Score struct {
+	Total    float64 `json:"total"`
+	Base     float64 `json:"base"`
+	Age      float64 `json:"age"`
+	Rarity   float64 `json:"rarity"`
+	OnDemand float64 `json:"on_demand"`
+	Brevity  float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
+}
+
 // Standing is where a job stands among the jobs and slots that this dispatcher knows.
 type Standing struct {
-	Rank       int  `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
-	Waiting    int  `json:"waiting,omitempty"` // known waiting jobs of its type
-	RankAll    int  `json:"rank_of_all,omitempty"`
-	WaitingAll int  `json:"waiting_of_all,omitempty"`
-	AtLeast    bool `json:"at_least,omitempty"`  // the ranks are lower bounds: Postgres may hold more jobs that go before
-	Competing  int  `json:"competing,omitempty"` // jobs that go before this job and can use one of its compatible slots
+	Ranks
 
 	Capacity   int                `json:"capacity"` // slots of this dispatcher that support the type, free or busy
 	Free       int                `json:"free"`

@@ -198,14 +198,16 @@ func (*fake) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) 
 func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
 	after := 2.5
 	return Why{
-		Job:        id,
-		Type:       "pdf",
-		Mode:       "queued",
-		Status:     dispatcherd.Pending,
-		Reasons:    []string{"CapacityBusy"},
-		Score:      &Score{Total: 500, Rarity: 500},
-		Standing:   contract.Standing{Rank: 1, Waiting: 1, Slots: []contract.Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}}},
-		Ahead:      []Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},
+		Job:     id,
+		Type:    "pdf",
+		Mode:    "queued",
+		Status:  dispatcherd.Pending,
+		Reasons: []string{"CapacityBusy"},
+		Score:   &contract.Score{Total: 500, Rarity: 500},
+		Standing: contract.Standing{Ranks: contract.Ranks{
+			Rank: 1, Waiting: 1,
+			Ahead: []contract.Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},
+		}, Slots: []contract.Slot{{Slot: 1, Types: []string{"pdf"}, State: "busy"}}},
 		Overtaking: &Overtaking{Window: 1439.25, Closes: 1},
 	}, nil
 }

@@ -19,16 +19,14 @@ type Why struct {
 	Failures int                  `json:"failures,omitempty"` // failed attempts of the row
 	Attempts int                  `json:"max_attempts,omitempty"`
 	// if no slot supports the type: types that slots support, similar names first, at most 16
-	Offered  []string `json:"offered,omitempty"`
-	Similar  string   `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
-	Locked   *RowLock `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
-	Stopping string   `json:"stopping,omitempty"` // why the job is being stopped
-	Age      float64  `json:"age_seconds"`
-	Score    *Score   `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
+	Offered  []string        `json:"offered,omitempty"`
+	Similar  string          `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
+	Locked   *RowLock        `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
+	Stopping string          `json:"stopping,omitempty"` // why the job is being stopped
+	Age      float64         `json:"age_seconds"`
+	Score    *contract.Score `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 
 	contract.Standing
-
-	Ahead []Rival `json:"ahead,omitempty"` // the first jobs of Competing, at most 16
 
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
@@ -102,16 +100,16 @@ const (
 
 // Placement is the decision to run a job on a slot.
 type Placement struct {
-	At        time.Time `json:"at"`
-	Attempt   int       `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
-	Slot      int64     `json:"slot"`
-	Worker    string    `json:"worker"`
-	Score     Score     `json:"score"`
-	Capacity  int       `json:"capacity"`             // slots of all dispatchers that supported the type, free or busy
-	SlotTypes int       `json:"slot_types"`           // types that the slot supports
-	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`  // nil: no other job was considered
-	Waited    float64   `json:"waited_seconds"`       // from the arrival of the job to the placement
-	WaitedFor []string  `json:"waited_for,omitempty"` // reasons why jobs of its type did not start in this time
+	At        time.Time      `json:"at"`
+	Attempt   int            `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
+	Slot      int64          `json:"slot"`
+	Worker    string         `json:"worker"`
+	Score     contract.Score `json:"score"`
+	Capacity  int            `json:"capacity"`             // slots of all dispatchers that supported the type, free or busy
+	SlotTypes int            `json:"slot_types"`           // types that the slot supports
+	RunnerUp  *RunnerUp      `json:"runner_up,omitempty"`  // nil: no other job was considered
+	Waited    float64        `json:"waited_seconds"`       // from the arrival of the job to the placement
+	WaitedFor []string       `json:"waited_for,omitempty"` // reasons why jobs of its type did not start in this time
 }
 
 // RunnerUp is the best job that was considered after the placed job. If the placed job
@@ -131,16 +129,6 @@ type End struct {
 	Ran     float64   `json:"ran_seconds"`
 }
 
-// Score is a score by term, in points.
-type Score struct {
-	Total    float64 `json:"total"`
-	Base     float64 `json:"base"`
-	Age      float64 `json:"age"`
-	Rarity   float64 `json:"rarity"`
-	OnDemand float64 `json:"on_demand"`
-	Brevity  float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
-}
-
 // Expected is how long the jobs of the type and duration class of a job take.
 type Expected struct {
 	Class    string  `json:"class,omitempty"`  // "0" to "7"; absent if the job has no expected duration
@@ -149,17 +137,6 @@ type Expected struct {
 	// absent without an overtaking window; a job that arrives more than this later overtakes the job only if its duration is
 	// expected to be longer meanwhile
 	PassedBy *float64 `json:"passed_by_seconds,omitempty"`
-}
-
-// Rival is a waiting job that goes before the explained job.
-type Rival struct {
-	Job      int64                `json:"job"`
-	Mode     string               `json:"mode"`
-	Type     string               `json:"type"`
-	Priority dispatcherd.Priority `json:"priority"`
-	Score    Score                `json:"score"`
-	// when the explained job overtakes the rival if both continue to wait; null: never
-	Passed *float64 `json:"passed_in_seconds"`
 }
 
 // Overtaking is the time in which newer jobs can overtake a job.

@@ -35,7 +35,7 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 		return
 	}
 	why.Reasons = slices.DeleteFunc(why.Reasons, func(r string) bool { return slices.Contains(laneReasons, actor.Reason(r)) })
-	why.Rank, why.Waiting, why.RankAll, why.WaitingAll, why.Competing, why.Slot, why.AtLeast, why.Ahead = 0, 0, 0, 0, 0, 0, false, nil
+	why.Ranks, why.Slot = contract.Ranks{}, 0
 	class := permits.Class{Keys: *job.Keys, Type: job.Type, Priority: int16(job.Priority)}
 	var w permits.Waiting
 	if !b.Book(ctx, func(book *permits.Book) {

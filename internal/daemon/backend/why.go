@@ -15,7 +15,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
 // Why implements httpapi.Backend. The row contains the job. The Core knows why the job waits
@@ -150,7 +149,7 @@ func addRecord(why *httpapi.Why, job *contract.Job) {
 	s := p.Score
 	why.Placement = &httpapi.Placement{
 		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited,
-		Score: httpapi.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
+		Score: contract.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
 	}
 	if p.WaitedFor != "" {
 		why.Placement.WaitedFor = []string{p.WaitedFor}
@@ -195,7 +194,7 @@ func (b *Backend) explain(q actor.Inquiry) actor.Explanation {
 }
 
 func whyView(x *actor.Explanation) httpapi.Why {
-	score := scoreView(x.Terms)
+	score := x.Terms.Points()
 	why := httpapi.Why{
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: contract.Seconds(x.Age), Score: &score,
@@ -203,14 +202,6 @@ func whyView(x *actor.Explanation) httpapi.Why {
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)
-	}
-	for _, r := range x.Ahead {
-		rival := httpapi.Rival{Job: int64(r.ID), Mode: r.Mode.String(), Type: r.Type, Priority: r.Priority, Score: scoreView(r.Terms)}
-		if r.Passed {
-			after := contract.Seconds(r.After)
-			rival.Passed = &after
-		}
-		why.Ahead = append(why.Ahead, rival)
 	}
 	if x.Bounded {
 		why.Overtaking = &httpapi.Overtaking{Window: contract.Seconds(x.Window), Closes: contract.Seconds(x.Closes)}
@@ -222,18 +213,6 @@ func whyView(x *actor.Explanation) httpapi.Why {
 		}
 	}
 	return why
-}
-
-// scoreView converts a score to points; the Core counts thousandths.
-func scoreView(t scoring.Terms) httpapi.Score {
-	return httpapi.Score{
-		Total:    t.Total().Points(),
-		Base:     t.Base.Points(),
-		Age:      t.Age.Points(),
-		Rarity:   t.Rarity.Points(),
-		OnDemand: t.OnDemand.Points(),
-		Brevity:  t.Brevity.Points(),
-	}
 }
 
 // addDecisions adds the entries of the decision log about the latest attempt of the job to an
@@ -287,7 +266,7 @@ func addOrigin(why *httpapi.Why, job *contract.Job, me int) {
 
 func placementView(e *decisionlog.Entry) *httpapi.Placement {
 	p := &httpapi.Placement{
-		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: scoreView(e.Terms),
+		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: e.Terms.Points(),
 		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: contract.Seconds(e.Waited), WaitedFor: e.ReasonNames(),
 	}
 	if r := e.RunnerUp; r.Type != "" {

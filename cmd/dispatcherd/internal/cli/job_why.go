@@ -245,7 +245,7 @@ func runnerUpText(r *httpapi.RunnerUp) string {
 	return fmt.Sprintf("job %d %s, score %.0f", r.Job, r.Type, r.Score)
 }
 
-func scoreText(s *httpapi.Score) string {
+func scoreText(s *contract.Score) string {
 	return fmt.Sprintf("%.0f = base %.0f + age %.0f + rarity %.0f + on-demand %.0f", s.Total, s.Base, s.Age, s.Rarity, s.OnDemand) +
 		brevity(s.Brevity)
 }
@@ -279,7 +279,7 @@ func slotText(s *contract.Slot, mine dispatcherd.SlotID) string {
 }
 
 // rivalText describes a job with a higher score than a job of a mode.
-func rivalText(r *httpapi.Rival, mode string) string {
+func rivalText(r *contract.Rival, mode string) string {
 	passed := "never overtaken: both age at the same rate"
 	switch {
 	case r.Passed == nil && r.Mode != mode && mode == dispatcherd.Queued.String():

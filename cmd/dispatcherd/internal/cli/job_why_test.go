@@ -14,23 +14,23 @@ import (
 func TestWhyExplainsThatAJobIsNeverOvertaken(t *testing.T) {
 	soon := 2.5
 	for want, c := range map[string]struct {
-		rival httpapi.Rival
+		rival contract.Rival
 		mode  string
 	}{
 		"job 7 pdf priority 0 queued, score 0: never overtaken: both age at the same rate": {
-			httpapi.Rival{Mode: "queued"}, "queued",
+			contract.Rival{Mode: "queued"}, "queued",
 		},
 		"job 7 pdf priority 0 on_demand, score 0: never overtaken: an on-demand request ages at least as fast": {
-			httpapi.Rival{Mode: "on_demand"}, "queued",
+			contract.Rival{Mode: "on_demand"}, "queued",
 		},
 		"job 7 pdf priority 0 on_demand, score 0: never overtaken: both age at the same rate": {
-			httpapi.Rival{Mode: "on_demand"}, "on_demand",
+			contract.Rival{Mode: "on_demand"}, "on_demand",
 		},
 		"job 7 pdf priority 0 queued, score 0: overtaken in 2.5s": {
-			httpapi.Rival{Mode: "queued", Passed: &soon}, "on_demand",
+			contract.Rival{Mode: "queued", Passed: &soon}, "on_demand",
 		},
 		"job 7 pdf priority 0 queued, score 0: overtaken now": {
-			httpapi.Rival{Mode: "queued", Passed: new(float64)}, "on_demand",
+			contract.Rival{Mode: "queued", Passed: new(float64)}, "on_demand",
 		},
 	} {
 		c.rival.Job, c.rival.Type = 7, "pdf"
