@@ -195,4 +195,6 @@ func (m *apiMetrics) Failed(route string, err error) {
 func (m *apiMetrics) Refused(b httpapi.Bound) { m.bounds.WithLabelValues(string(b)).Inc() }
 
 // Denied implements httpapi.Observer.
-func (m *apiMetrics) Denied(p workerproto.Peer, typ string) { m.denials.peer(p, zap.String("type", typ)) }
+func (m *apiMetrics) Denied(p workerproto.Peer, typ string) {
+	m.denials.peer(p, zap.String("type", typ))
+}
