@@ -22,7 +22,7 @@ type Slot struct {
 
 // Ranks are the places of a job in the order of decisions among the waiting jobs that this dispatcher knows.
 type Ranks struct {
-	Rank       int     `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if the job does not wait here
+	Rank       int     `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if it does not wait here
 	Waiting    int     `json:"waiting,omitempty"` // known waiting jobs of its type
 	RankAll    int     `json:"rank_of_all,omitempty"`
 	WaitingAll int     `json:"waiting_of_all,omitempty"`
