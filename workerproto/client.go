@@ -72,6 +72,7 @@ func (c *client) handshake(hello frame) error {
 	case *Welcome:
 		c.welcome = *f
 		c.welcome.Limits.setDefaults()
+		c.decoder.codec.session = f.Session
 		return c.conn.SetDeadline(time.Time{})
 	case *Error:
 		return f

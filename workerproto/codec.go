@@ -27,7 +27,7 @@ const (
 type codec struct {
 	task    task
 	out     []byte // the encoded frame
-	session string // encoding: of frames about a job that name none
+	session string // the nonce of the session: of encoded frames about a job that name none, and of most decoded ones; may be empty
 
 	jsontext.Scanner
 	key   []byte // name of the next member, or nil

@@ -48,9 +48,11 @@ func (m *Job) members(c *codec) {
 	c.millis("age_ms", &m.Age, optional)
 }
 
+const queued = "queued"
+
 func (m *Job) setMode(c *codec, mode string) {
 	switch mode {
-	case "", "queued":
+	case "", queued:
 		m.Mode = dispatcherd.Queued
 	case "on_demand":
 		m.Mode = dispatcherd.OnDemand

@@ -139,13 +139,24 @@ func symbol[T ~string](c *codec, name string, p *T, limit int, when presence) (r
 			c.badMember("is too long")
 			b = nil
 		}
-		*p = T(b)
+		*p = T(c.known(b))
 		c.next()
 		return true
 	case c.writes(name, *p == "", when):
 		c.out = appendString(c.out, string(*p))
 	}
 	return false
+}
+
+// known returns b as a string. The nonce of the session and the mode of most jobs, which many frames contain, allocate nothing.
+func (c *codec) known(b []byte) string {
+	if string(b) == c.session {
+		return c.session
+	}
+	if string(b) == queued {
+		return queued
+	}
+	return string(b)
 }
 
 // raw is any JSON value that Postgres can store. An empty *p is not sent.

@@ -23,6 +23,7 @@ type Session struct {
 func newSession(c *serverConn, h Handler) *Session {
 	s := &Session{handler: h, state: newSessionState(c.nonce, c.limits, c.peer)}
 	s.session = session[WorkerFrame]{serverConn: c, decoder: NewWorkerDecoder(), rules: s}
+	s.decoder.codec.session = c.nonce
 	return s
 }
 
