@@ -100,10 +100,11 @@ func TestPlansOfTheControllerDoNotDependOnStatistics(t *testing.T) {
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	c := &limitstore.Controller{Dispatcher: 1, Term: 1, Do: func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	do := func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
 		_, err := f(ctx, conn)
 		return err
-	}}
+	}
+	c := &limitstore.Controller{Dispatcher: 1, Term: 1, Do: do, Scan: do}
 	statements := map[string][]pgx.TraceQueryStartData{}
 	all := operations(t, c)
 	all["begin"]()

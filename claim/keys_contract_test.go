@@ -60,7 +60,7 @@ func realKeyTable(db *pgx.Conn) keyTable {
 				ON CONFLICT (key) DO UPDATE SET capacity = $2`, key, capacity)
 		},
 		controller: func(s store, dispatcher int32, term int64) controller {
-			return &limitstore.Controller{Do: s.(*claim.Store).Admission, Dispatcher: dispatcher, Term: term}
+			return &limitstore.Controller{Do: s.(*claim.Store).Admission, Scan: s.(*claim.Store).Scan, Dispatcher: dispatcher, Term: term}
 		},
 	}
 }

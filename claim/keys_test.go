@@ -213,7 +213,7 @@ func TestAdmissionWaitsForLocksOtherThanThoseOfItsRows(t *testing.T) {
 	require.NoError(t, err)
 	exec(t, db, `UPDATE dispatcherd.controller SET dispatcher = $1, term = 1`, me)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type, keys, run_at) VALUES (1, 'pdf', 'k', to_timestamp(1700000000))`)
-	c := limitstore.Controller{Do: s.Admission, Dispatcher: me, Term: 1}
+	c := limitstore.Controller{Do: s.Admission, Scan: s.Scan, Dispatcher: me, Term: 1}
 	_, _, err = c.Begin(t.Context())
 	require.NoError(t, err)
 	exec(t, blocker, `BEGIN`)
@@ -285,4 +285,24 @@ func TestHeartbeatRenewsTheLeaseWhenTheSearchTakesTooLong(t *testing.T) {
 	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.Zero(t, res.Waiting)
+}
+
+// Reads of all jobs with keys take as long as the rows that were deleted since the oldest snapshot require. Other statements about these
+// jobs do not wait for them.
+func TestScansOfKeysMayTakeLong(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	keyed(t, db, 1)
+	c := &limitstore.Controller{Scan: s.Scan, Do: func(context.Context, func(context.Context, *pgx.Conn) (int, error)) error {
+		return errors.New("a scan uses the connection of short statements")
+	}}
+	_, err := c.Held(t.Context())
+	require.NoError(t, err)
+	_, err = c.Heads(t.Context(), permits.Class{}, 1)
+	require.NoError(t, err)
+	for want, do := range map[string]claim.Connection{"96s": s.Scan, "4s": s.Admission} {
+		got, err := claim.Collect(t.Context(), do, pgx.RowTo[string], `SHOW statement_timeout`)
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, got)
+	}
 }

@@ -17,9 +17,9 @@ import (
 // run at the same time. Other calls of the same kind run one after the other. The store cannot claim
 // before [Store.Join].
 type Store struct {
-	// Plan runs f with the connection for the statements of the controller, Admission for those about jobs with keys, Flows for
-	// the steps of batches and flows, and Upkeep for what may take long.
-	Plan, Admission, Flows, Upkeep Connection
+	// Plan runs f with the connection for the statements of the controller, Admission for those about jobs with keys, Scan for those that
+	// read all of these jobs, Flows for the steps of batches and flows, and Upkeep for what may take long.
+	Plan, Admission, Scan, Flows, Upkeep Connection
 
 	config   Config
 	all      connections
@@ -77,11 +77,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.adopt = some("adopt", 1, "", adoptStatements)
 	s.lease = some("lease", 1, "", leaseStatements)
 	s.sweep = some("sweep", 1, slow, nil)
-	s.backfill[0].timeout, s.sweep[0].timeout = slowTimeout, slowTimeout
 	s.Plan = some("schedules", 1, "", nil).of(OpPlan)
 	s.Admission = some("limits", 1, "", nil).of(OpAdmit)
+	scan := some("limits scan", 1, slow, nil)
+	s.Scan = scan.of(OpAdmit)
 	// A step that a crash of Postgres loses is done again, because its messages are there again.
 	s.Flows = some("flows", 1, "SET synchronous_commit = off; SET statement_timeout = '1s'", nil).of(OpStep)
+	s.backfill[0].timeout, s.sweep[0].timeout, scan[0].timeout = slowTimeout, slowTimeout, slowTimeout
 	s.Upkeep = s.sweep.of(OpVacuum)
 	// sweep has no prepared statements, so it can connect without a schema.
 	err = s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {

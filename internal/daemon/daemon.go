@@ -229,7 +229,9 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 func (d *Daemon) constructAdmission() {
 	d.admission = admission.New(admission.Config{
 		Table: func(term int64) admission.Table {
-			return &limitstore.Controller{Do: d.store.Admission, Dispatcher: d.store.Dispatcher(), Term: term}
+			return &limitstore.Controller{
+				Do: d.store.Admission, Scan: d.store.Scan, Dispatcher: d.store.Dispatcher(), Term: term,
+			}
 		},
 		Dispatcher:  d.store.Dispatcher,
 		Announce:    d.announce,

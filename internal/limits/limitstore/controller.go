@@ -18,6 +18,7 @@ import (
 // statements that change something do nothing after a later Begin, of any dispatcher.
 type Controller struct {
 	Do         claim.Connection
+	Scan       claim.Connection // of reads of all rows, which take long under an old snapshot
 	Dispatcher int32
 	Term       int64
 
@@ -101,7 +102,7 @@ type Held struct {
 
 // Held reads all rows with a fence.
 func (c *Controller) Held(ctx context.Context) (list []Held, err error) {
-	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (h Held, err error) {
+	return claim.Collect(ctx, c.Scan, func(row pgx.CollectableRow) (h Held, err error) {
 		return h, row.Scan(&h.ID, &h.Keys, &h.Type, &h.Priority, &h.RunAt, &h.Fence, &h.Returned, &h.Started, &h.Dispatcher, &h.Ago)
 	}, `SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
 		coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
@@ -178,7 +179,7 @@ const longClass = 16
 // Heads reads the first waiting job of each class after a class, in the order of the classes, up to most. If classes have few jobs, it
 // reads all of them, and so it knows which classes have one job.
 func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []Waiting, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = c.Scan(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		list = nil
 		for sql := scanSQL; ; {
 			rows, _ := conn.Query(ctx, sql, after.Keys, after.Type, after.Priority, most)

@@ -49,16 +49,13 @@ func newWorld(t *testing.T) *world {
 
 // controller returns the statements of a dispatcher in a term.
 func (w *world) controller(dispatcher int32, term int64) *Controller {
-	return &Controller{
-		Dispatcher: dispatcher,
-		Term:       term,
-		Do: func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-			return w.db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-				_, err := f(ctx, c.Conn())
-				return err
-			})
-		},
+	do := func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+		return w.db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+			_, err := f(ctx, c.Conn())
+			return err
+		})
 	}
+	return &Controller{Dispatcher: dispatcher, Term: term, Do: do, Scan: do}
 }
 
 // impatient returns the controller with connections that wait briefly for locks.
