@@ -52,9 +52,9 @@
 // Running rows have no index of their own, because an index on status would make every
 // claim write to all indexes. Instead each claim also records its ids in
 // dispatcherd.claims in the same transaction. The caller observes which other dispatchers
-// sent no heartbeat for their lease. The next heartbeat declares these dispatchers lost
-// and releases the rows that their claims name. If a lost dispatcher has a claim in
-// flight, a later heartbeat releases its rows. [Store.Sweep] deletes lost dispatchers.
+// sent no heartbeat for their lease. The next heartbeat declares these dispatchers lost.
+// While a dispatcher is lost, the caller calls [Store.Release] after each heartbeat. It
+// releases the rows that the claims of lost dispatchers name. [Store.Sweep] deletes lost dispatchers.
 // Before that, Sweep reads the whole table once, because only the rows of jobs are
 // authoritative. [Store.DeclareLost] ends a lease before it expires.
 //

@@ -98,12 +98,6 @@ func (s *Store) OnSweep(ctx context.Context, f func(context.Context, *pgx.Conn) 
 // FirstToken is below all tokens.
 const FirstToken = firstToken
 
-// ReleasePart releases one portion of the jobs of a lost dispatcher, as a
-// heartbeat does that has no time for more.
-func (s *Store) ReleasePart(ctx context.Context, conn *pgx.Conn, lost int32, from int64) (released int, next int64, err error) {
-	return s.releasePart(ctx, conn, OpHeartbeat, lost, from, time.Now().Add(-time.Second))
-}
-
 // KeepOne keeps the partitions of one status, and those of more days ahead.
 func (s *Store) KeepOne(t testing.TB, status string, ahead int, keep time.Duration) (k Kept) {
 	t.Helper()

@@ -201,6 +201,7 @@ func TestPendingAgainGivesPermitsBack(t *testing.T) {
 			contract.Finish{ID: ids[1], Attempt: 1, Outcome: contract.Released}, contract.Finish{ID: ids[2], Attempt: 1, Outcome: contract.Crashed}))
 		w.lose(t, run)
 		beat(t, s, nil)
+		release(t, s)
 		_, err = leaving.Leave(t.Context())
 		require.NoError(t, err)
 		for _, id := range ids {

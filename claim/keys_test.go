@@ -104,8 +104,7 @@ func TestPendingRowHasReturnedItsPermits(t *testing.T) {
 			other := open(t, claim.Config{DSN: db.Config().ConnString()})
 			_, err := other.Join(t.Context())
 			require.NoError(t, err)
-			_, err = other.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-			require.NoError(t, err)
+			release(t, other)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -149,18 +149,15 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 	return id, nil
 }
 
-// Heartbeat renews the lease and publishes capacity (slots by type). It also does
-// work for other dispatchers: it declares silent ones lost and releases their jobs.
-// Call Heartbeat about once per second, one call at a
-// time. After an error the lease may have been renewed. If the work for others fails,
-// only the observer gets the error, and heartbeats repeat that work after a pause of
-// ten times its duration. [Store.Sweep] has more time for a release.
+// Heartbeat renews the lease and publishes capacity (slots by type). It declares silent dispatchers lost, and [Store.Release]
+// releases their jobs. Call Heartbeat about once per second, one call at a
+// time. After an error the lease may have been renewed. If the removal of records or the release of unheld rows fails,
+// only the observer gets the error, and later heartbeats repeat it.
 func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (contract.HeartbeatResult, error) {
 	var res contract.HeartbeatResult
 	renewed := false
 	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		lost, err := s.beat(ctx, conn, &req, &res)
-		if err != nil {
+		if err := s.beat(ctx, conn, &req, &res); err != nil {
 			return 0, err
 		}
 		renewed = true
@@ -169,8 +166,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 		if !res.LeaseLost {
 			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
 		}
-		res.Released, err = s.catchUp(ctx, conn, lost, time.Now().Add(releaseTime))
-		return res.Released + len(res.Unheld), errors.Join(forgotten, failed, err)
+		return len(res.Unheld), errors.Join(forgotten, failed)
 	})
 	if renewed {
 		return res, nil
@@ -178,17 +174,12 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 	return res, err
 }
 
-// beat executes heartbeatSQL. It returns the lost dispatchers.
-func (s *Store) beat(
-	ctx context.Context,
-	conn *pgx.Conn,
-	req *contract.HeartbeatRequest,
-	res *contract.HeartbeatResult,
-) (lost []int32, err error) {
+// beat executes heartbeatSQL.
+func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (err error) {
 	published := []byte("{}")
 	if req.Capacity != nil {
 		if published, err = json.Marshal(req.Capacity); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	silent, silentSince := make([]int32, len(req.Silent)), make([]int64, len(req.Silent))
@@ -223,16 +214,15 @@ func (s *Store) beat(
 		if !conn.IsClosed() {
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}
-		return nil, err
+		return err
 	}
 	res.Clock, res.ClockRead = time.UnixMicro(clock), begun.Add(time.Since(begun)/2)
 	if peers != nil {
-		if lost, err = meet(res, *peers); err != nil {
-			return nil, err
+		if err = meet(res, *peers); err != nil {
+			return err
 		}
 	}
-	res.LeaseLost, res.Lost = !alive, len(lost) > 0
-	if res.LeaseLost {
+	if res.LeaseLost = !alive; res.LeaseLost {
 		res.Term = 0
 	}
 	for i, is := range found {
@@ -243,24 +233,22 @@ func (s *Store) beat(
 	if capacity != nil {
 		err = learn(res, *capacity, req.Capacity)
 	}
-	return lost, err
+	return err
 }
 
 // meet reads the rows of the dispatchers: id, beat, lease, whether it is another one that was not lost, and whether it is lost now.
-func meet(res *contract.HeartbeatResult, peers string) (lost []int32, err error) {
+func meet(res *contract.HeartbeatResult, peers string) error {
 	var rows [][5]int64
 	if err := json.Unmarshal([]byte(peers), &rows); err != nil {
-		return nil, fmt.Errorf("dispatchers: %w", err)
+		return fmt.Errorf("dispatchers: %w", err)
 	}
 	for _, r := range rows {
 		if r[3] == 1 {
 			res.Others = append(res.Others, contract.Heard{ID: int32(r[0]), BeatAt: r[1], Lease: time.Duration(r[2]) * time.Microsecond})
 		}
-		if r[4] == 1 {
-			lost = append(lost, int32(r[0]))
-		}
+		res.Lost = res.Lost || r[4] == 1
 	}
-	return lost, nil
+	return nil
 }
 
 // learn reads the capacity of the other dispatchers. For each type, others contains

@@ -213,7 +213,7 @@ func TestDamagedPageDoesNotStopHeartbeats(t *testing.T) {
 		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
 		require.False(t, res.LeaseLost)
-		released += res.Released
+		released += release(t, s)
 	}
 	require.Equal(t, jobs-len(bad), released)
 	require.Contains(t, observer.refusals(), dispatcherd.JobID(bad[0]))

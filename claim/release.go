@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -156,33 +155,20 @@ func (s *Store) releaseRows(
 	return released, err
 }
 
+// releaseTime bounds the time that one heartbeat spends on the release of rows. The
+// next heartbeat continues. A heartbeat proves that its dispatcher is alive, so this work must not delay it.
+const releaseTime = time.Second
+
 // release makes all jobs of a lost dispatcher pending. Several dispatchers may do
 // this at the same time: each skips the rows that another one has locked. An error in
-// one portion does not stop the others.
+// one portion does not stop the others. After the commit of a portion release notifies dispatchers. An
+// error of the notification is ignored: polling finds the jobs as well.
 func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost int32) (released int, err error) {
 	until, _ := ctx.Deadline()
-	released, _, err = s.releasePart(ctx, conn, op, lost, firstToken, until)
-	return released, err
-}
-
-// releasePart releases the jobs of the claims after a token. releasePart begins no
-// further portion after until. next is the token after which to continue, or firstToken
-// if all portions were done. A heartbeat must continue at next: the claims of released
-// jobs still exist, so a heartbeat that always started with the first claim would never
-// reach the last one. After the commit of a portion releasePart notifies dispatchers. An
-// error of the notification is ignored: polling finds the jobs as well.
-func (s *Store) releasePart(
-	ctx context.Context,
-	conn *pgx.Conn,
-	op Operation,
-	lost int32,
-	from int64,
-	until time.Time,
-) (released int, next int64, err error) {
-	for {
+	for from, more := int64(firstToken), true; more; {
 		p, failed := s.readPortion(ctx, conn, op, lost, from, until)
 		if failed != nil {
-			return released, from, errors.Join(err, failed)
+			return released, errors.Join(err, failed)
 		}
 		some, failed := s.releaseRows(ctx, conn, op, lost, p.rows, whyReleased, until)
 		if released += len(some); len(some) > 0 {
@@ -191,81 +177,9 @@ func (s *Store) releasePart(
 		if err == nil {
 			err = failed // the first error is reported
 		}
-		switch {
-		case conn.IsClosed() || ctx.Err() != nil:
-			return released, from, err
-		case !p.more:
-			return released, firstToken, err
-		}
-		from = p.tokens[len(p.tokens)-1]
-		if time.Now().After(until) {
-			return released, from, err
+		if more = p.more && !conn.IsClosed() && ctx.Err() == nil; more {
+			from = p.tokens[len(p.tokens)-1]
 		}
 	}
-}
-
-// deferFactor is the pause after failed work, relative to the duration of the work.
-const deferFactor = 10
-
-// deferred is the work for other dispatchers that heartbeats have deferred. It
-// belongs to the call that has the turn of the lease connection.
-type deferred struct {
-	// until says when failed work is tried again, by the id of a lost
-	// dispatcher. Without this pause every heartbeat of every
-	// dispatcher would spend all of its time on the failing work, until a sweep with
-	// its longer deadline succeeds.
-	until map[int32]time.Time
-	// from is where the next heartbeat continues: the token for the id of a lost
-	// dispatcher whose jobs a heartbeat has released in part.
-	from map[int32]int64
-}
-
-func newDeferred() deferred {
-	return deferred{until: map[int32]time.Time{}, from: map[int32]int64{}}
-}
-
-// releaseTime bounds the time that one heartbeat spends on the release of jobs. The
-// next heartbeat continues the release. A heartbeat proves that its dispatcher is
-// alive, so work for other dispatchers must not delay it.
-const releaseTime = time.Second
-
-// try executes a function unless it is deferred, and defers it if it fails.
-func (d deferred) try(what int32, do func() error) error {
-	begun := time.Now()
-	if begun.Before(d.until[what]) {
-		return nil
-	}
-	delete(d.until, what)
-	err := do()
-	if err != nil {
-		d.until[what] = time.Now().Add(deferFactor * time.Since(begun))
-	}
-	return err
-}
-
-// catchUp releases the jobs of each lost dispatcher. An error for one dispatcher does not stop
-// the work for the others. The next heartbeat continues with work that is not done at until.
-// catchUp returns the number of released jobs.
-func (s *Store) catchUp(ctx context.Context, conn *pgx.Conn, lost []int32, until time.Time) (released int, err error) {
-	d := s.deferred
-	now := time.Now()
-	maps.DeleteFunc(d.until, func(_ int32, at time.Time) bool { return at.Before(now) })
-	maps.DeleteFunc(d.from, func(id int32, _ int64) bool { return !slices.Contains(lost, id) })
-	var errs []error
-	for _, id := range lost {
-		if conn.IsClosed() || ctx.Err() != nil || time.Now().After(until) {
-			break // the time is over, which is not an error
-		}
-		errs = append(errs, d.try(id, func() (err error) {
-			from, began := d.from[id]
-			if !began {
-				from = firstToken
-			}
-			var n int
-			n, d.from[id], err = s.releasePart(ctx, conn, OpHeartbeat, id, from, until)
-			released += n
-			return err
-		}))
-	}
-	return released, errors.Join(errs...)
+	return released, err
 }

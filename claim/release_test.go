@@ -9,7 +9,6 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 )
@@ -45,11 +44,7 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
 	lose(t, db, gone)
-	// On a slow machine a heartbeat may have time for one portion only.
-	for one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending'`) < 2 {
-		_, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-	}
+	require.Equal(t, 2, release(t, s))
 	strays, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, strays)
@@ -59,7 +54,7 @@ func TestJobsOfALostDispatcherAreReleasedInPortions(t *testing.T) {
 		t,
 		2,
 		one[int](t, db, `SELECT count(*) FROM dispatcherd.claims`),
-		"heartbeats read only the record of the sweep and the claim of the row again",
+		"releases read only the record of the sweep and the claim of the row again",
 	)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the other lost dispatcher is deleted nevertheless")
 
@@ -96,21 +91,16 @@ func lostAtOnce(t *testing.T, dsn string, db *pgx.Conn, n int) (s *claim.Store, 
 	return s, seen
 }
 
-// A trigger raises an error for two of a thousand rows of one portion. The others are released, by one heartbeat if a
-// second suffices, and the two are reported once.
+// A trigger raises an error for two of a thousand rows of one portion. The others are released, and the two are
+// reported once.
 func TestRowThatATriggerRefusesDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	db := connect(t, dsn)
 	s, seen := lostAtOnce(t, dsn, db, 1000)
 	refuse(t, db, "UPDATE", "jobs_live", "P0001", 300, 301)
-	for released, beats := 0, 0; released < 998; beats++ {
-		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-		released += res.Released
-		require.Less(t, beats, 20)
-	}
-	require.Equal(t, map[dispatcherd.JobID]int{300: 1, 301: 1}, seen.reported(claim.OpHeartbeat))
+	require.Equal(t, 998, release(t, s))
+	require.Equal(t, map[dispatcherd.JobID]int{300: 1, 301: 1}, seen.reported(claim.OpSweep))
 	require.Empty(t, seen.all())
 	require.Contains(t, s.WhyAside(300), "refused by the test")
 	require.Empty(t, s.WhyAside(299))
@@ -136,9 +126,7 @@ func TestLockedRowDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	lose(t, db, gone)
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT id FROM dispatcherd.jobs_live WHERE id = 7 FOR UPDATE`)
-	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 99, res.Released)
+	require.Equal(t, 99, release(t, s))
 	strays, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, strays)
@@ -148,13 +136,10 @@ func TestLockedRowDoesNotStopTheReleaseOfOthers(t *testing.T) {
 	require.EqualValues(t, holder.PgConn().PID(), lock.PID)
 	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`), "the dispatcher without rows is deleted")
 	exec(t, holder, `ROLLBACK`)
-	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
-	require.Equal(t, 1, res.Released, "no pause follows a lock")
+	require.Equal(t, 1, release(t, s), "no pause follows a lock")
 }
 
-// A claim of stray rows has any number of rows. They are released in several transactions,
-// and a heartbeat without time releases the first part.
+// A claim of stray rows has any number of rows. They are released in several transactions.
 func TestLargeClaimIsReleasedInParts(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
@@ -164,11 +149,9 @@ func TestLargeClaimIsReleasedInParts(t *testing.T) {
 	exec(t, db, `INSERT INTO dispatcherd.dispatchers (id, name, lease, lost_at) OVERRIDING SYSTEM VALUE VALUES (77, 'lost', '1 s', now())`)
 	exec(t, db, `INSERT INTO dispatcherd.claims (dispatcher, token, ids) SELECT 77, 0, array_agg(id::bigint) FROM dispatcherd.jobs_live`)
 	s := open(t, claim.Config{DSN: dsn})
-	for _, want := range []int{5000, 1000} {
-		n, _, err := s.ReleasePart(t.Context(), db, 77, claim.FirstToken)
-		require.NoError(t, err)
-		require.Equal(t, want, n)
-	}
+	require.Equal(t, 6000, release(t, s))
+	require.Equal(t, []int{1000, 5000}, one[[]int](t, db, `SELECT array_agg(n ORDER BY n) FROM (
+		SELECT count(*)::int AS n FROM dispatcherd.jobs_live GROUP BY xmin::text) t`))
 }
 
 // A session has locked the row of a lost dispatcher. The sweep deletes the other lost
@@ -182,8 +165,7 @@ func TestLockedDispatcherDoesNotStopTheSweepOfOthers(t *testing.T) {
 	gone, err := idle.Join(t.Context())
 	require.NoError(t, err)
 	lose(t, db, gone)
-	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
-	require.NoError(t, err)
+	require.Equal(t, 1, release(t, s))
 	exec(t, holder, `BEGIN`)
 	exec(t, holder, `SELECT id FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, gone)
 	strays, err := s.Sweep(t.Context())
@@ -267,31 +249,11 @@ func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
 func sweepAll(t *testing.T, s *claim.Store) {
 	t.Helper()
 	require.Eventually(t, func() bool {
+		release(t, s)
 		n, err := s.Sweep(t.Context())
 		require.NoError(t, err)
 		return n == 0
 	}, 30*time.Second, 50*time.Millisecond)
-}
-
-// A heartbeat spends a limited time on the jobs of other dispatchers. The next
-// heartbeat continues.
-func TestReleaseStopsAtItsDeadlineAndContinuesLater(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
-	fill(t, db, 3, 1, 1)
-	lost := lostWith(t, dsn, db, 3)
-	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
-	next, s := int64(claim.FirstToken), open(t, claim.Config{DSN: dsn})
-	for want := 2; want >= 0; want-- {
-		var n int
-		var err error
-		n, next, err = s.ReleasePart(t.Context(), db, lost, next)
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		require.Equal(t, want == 0, next == claim.FirstToken, "after the last portion nothing is left")
-		require.Equal(t, want, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'running'`))
-	}
 }
 
 // A dispatcher that stops marks its row before its jobs are released. A release
@@ -313,6 +275,7 @@ func TestJobsOfALeavingDispatcherCountNoCrash(t *testing.T) {
 	other := open(t, claim.Config{DSN: dsn})
 	_, err = other.Join(t.Context())
 	require.NoError(t, err)
+	require.Equal(t, 1, release(t, other))
 	_, err = other.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, dispatcherd.Pending, row(t, db, 1).Status)
@@ -339,11 +302,11 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	released, swept := make(chan int, len(stores)), make(chan error, len(stores))
 	for _, s := range stores {
 		go func() {
-			res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
+			n, err := s.Release(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
-			released <- res.Released
+			released <- n
 		}()
 		go func() { _, err := s.Sweep(t.Context()); swept <- err }()
 	}
@@ -354,9 +317,8 @@ func TestConcurrentReleasesMakeEachJobPendingOnce(t *testing.T) {
 	}
 	require.LessOrEqual(t, total, n)
 	for one[int](t, db, `SELECT count(*) FROM dispatcherd.dispatchers`) > len(stores) { // rows that were locked for all of them
-		_, err := stores[0].Heartbeat(t.Context(), contract.HeartbeatRequest{})
-		require.NoError(t, err)
-		_, err = stores[0].Sweep(t.Context())
+		release(t, stores[0])
+		_, err := stores[0].Sweep(t.Context())
 		require.NoError(t, err)
 	}
 	require.Equal(
@@ -380,7 +342,7 @@ func TestFailedNotificationDoesNotUndoARelease(t *testing.T) {
 	exec(t, db, `UPDATE dispatcherd.dispatchers SET lost_at = now() WHERE id = $1`, lost)
 	exec(t, db, `INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('subscribed', '10s', true)`)
 	exec(t, db, fullQueue)
-	n, _, err := open(t, claim.Config{DSN: dsn}).ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	n, err := open(t, claim.Config{DSN: dsn}).Release(t.Context())
 	require.NoError(t, err)
 	require.Positive(t, n)
 	require.Equal(t, n, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE status = 'pending' AND crashes = 1`))
@@ -401,7 +363,7 @@ func TestReleaseCountsOnlyCommittedRows(t *testing.T) {
 			EXECUTE FUNCTION refuse()`,
 	)
 	s := open(t, claim.Config{DSN: dsn})
-	n, _, err := s.ReleasePart(t.Context(), db, lost, claim.FirstToken)
+	n, err := s.Release(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, s.WhyAside(1), "no commit")
 	require.Zero(t, n)

@@ -37,8 +37,7 @@ type Store struct {
 	epoch atomic.Int32 // every claim names it; raised by Resolve
 
 	contention atomic.Int32 // claims that are still to be made with row locks; none if it is ≤ 0
-	deferred   deferred     // belongs to the call that has the turn of lease
-	comparison comparison   // belongs to the same call
+	comparison comparison   // belongs to the call that has the turn of lease
 	refusals   refusals
 
 	countSteps int64 // see countSteps
@@ -56,7 +55,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		config: c, records: NewRecords(), deferred: newDeferred(), refusals: refusals{list: map[refusal]leftOut{}}, countSteps: countSteps,
+		config: c, records: NewRecords(), refusals: refusals{list: map[refusal]leftOut{}}, countSteps: countSteps,
 	}
 	some := func(purpose string, n int, setup string, statements statements) connections {
 		list := newConnections(c, base, purpose, n, setup, statements)

@@ -15,40 +15,46 @@ const slowTimeout = 2 * time.Minute
 // whyReleased is the error of the attempts that a lost dispatcher ran.
 const whyReleased = "the dispatcher that ran it was lost"
 
-// Sweep releases the jobs of lost dispatchers and then deletes these dispatchers.
-// Before the deletion it scans the complete hot table once, because the records of
+// Release makes the jobs of lost dispatchers pending again, and returns how many. An error for one dispatcher does not stop the
+// work for the others. Call Release when contract.HeartbeatResult.Lost is set.
+func (s *Store) Release(ctx context.Context) (released int, err error) {
+	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		lost, err := lostDispatchers(ctx, conn)
+		for _, id := range lost {
+			n, failed := s.release(ctx, conn, OpSweep, id)
+			released, err = released+n, errors.Join(err, failed)
+		}
+		return released, err
+	})
+	return released, err
+}
+
+func lostDispatchers(ctx context.Context, conn *pgx.Conn) (lost []int32, err error) {
+	err = conn.QueryRow(ctx, `SELECT array_agg(id) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`).Scan(&lost)
+	return lost, err
+}
+
+// Sweep deletes the lost dispatchers under which no row runs, and the records of
+// their claims. Of the others it deletes the claims of which no row runs, so that later releases do not read them again.
+// It scans the complete hot table once, because the records of
 // their claims may be incomplete. If rows still run under these dispatchers, Sweep
-// records the rows as a claim and returns their number. The next heartbeat releases
+// records the rows as a claim and returns their number. The next [Store.Release] releases
 // this claim, and the next Sweep scans again. A number above zero means that the rows
 // were locked, that the table of dispatchers or claims was restored, or that a bug lost
-// the record of a claim. Call Sweep when
-// contract.HeartbeatResult.Lost is set.
-func (s *Store) Sweep(ctx context.Context) (int, error) {
-	strays := 0
-	ctx, cancel := context.WithTimeout(ctx, slowTimeout)
-	defer cancel()
-	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var lost []int32
-		err := conn.QueryRow(ctx, `SELECT array_agg(id) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`).Scan(&lost)
+// the record of a claim. Call Sweep after Release. Two sweeps at the same time do not delete the same dispatcher.
+func (s *Store) Sweep(ctx context.Context) (strays int, err error) {
+	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		lost, err := lostDispatchers(ctx, conn)
 		if err != nil || len(lost) == 0 {
 			return 0, err
 		}
-		released, all := 0, lost[:0]
-		var errs []error
-		for _, id := range lost {
-			n, err := s.release(ctx, conn, OpSweep, id)
-			released += n
-			if err != nil {
-				errs = append(errs, err) // other dispatchers are not affected
-				continue
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, scanSetup); err != nil {
+				return err
 			}
-			all = append(all, id)
-		}
-		if len(all) > 0 {
-			strays, err = s.deleteLost(ctx, conn, all)
-			errs = append(errs, err)
-		}
-		return released + strays, errors.Join(errs...)
+			return tx.QueryRow(ctx, straysSQL, lost).Scan(&strays)
+		})
+		return strays, err
 	})
 	return strays, err
 }
@@ -84,17 +90,3 @@ SELECT coalesce(sum(cardinality(ids)), 0)::int FROM stray`
 // scanSetup lets straysSQL scan the complete table. The other statements of the connection
 // must not do that.
 const scanSetup = `SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL plan_cache_mode = auto`
-
-// deleteLost deletes the lost dispatchers under which no row runs, and the records of
-// their claims. Of the others it deletes the claims of which no row runs, so that the
-// heartbeats do not read them again. It returns the number of rows that still run. Two
-// sweeps at the same time do not delete the same dispatcher.
-func (s *Store) deleteLost(ctx context.Context, conn *pgx.Conn, lost []int32) (strays int, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, scanSetup); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, straysSQL, lost).Scan(&strays)
-	})
-	return strays, err
-}

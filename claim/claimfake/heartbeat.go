@@ -242,7 +242,7 @@ func (s *Statement) release(int64) State {
 		r.note(reason)
 		t.enqueue(r)
 	}
-	s.Released, s.Heartbeat.Released = released, released
+	s.Released = released
 	if released > 0 && t.Subscribed(0) {
 		t.observer.Notified()
 	}

@@ -30,8 +30,9 @@ func (d *Database) Do(f func(t *Table, now int64)) {
 
 // Store is a Client with the methods of a claim.Store.
 type Store struct {
-	db     *Database
-	client *Client
+	db       *Database
+	client   *Client
+	released int // rows that heartbeats have released since the last Release
 }
 
 // NewStore returns a store that has not joined.
@@ -89,7 +90,15 @@ func (s *Store) Adopt(_ context.Context, r contract.AdoptRequest) contract.Adopt
 
 // Heartbeat does the same as claim.Store.Heartbeat.
 func (s *Store) Heartbeat(_ context.Context, r contract.HeartbeatRequest) (contract.HeartbeatResult, error) {
-	return s.do(func(c *Client) *Statement { return c.Heartbeat(&r) }).Heartbeat, nil
+	done := s.do(func(c *Client) *Statement { return c.Heartbeat(&r) })
+	s.released += done.Released
+	return done.Heartbeat, nil
+}
+
+// Release returns how many rows of lost dispatchers the heartbeats have released since the last call.
+func (s *Store) Release(context.Context) (released int, err error) {
+	released, s.released = s.released, 0
+	return released, nil
 }
 
 // Leave does the same as claim.Store.Leave.

@@ -41,12 +41,10 @@ type HeartbeatResult struct {
 	// its row is missing or of an earlier state of the table. It must stop sending jobs
 	// to workers before anything else. Then it must join again as a new dispatcher.
 	LeaseLost bool
-	// Released counts jobs of lost dispatchers that this heartbeat made pending.
-	Released int
 	// Unheld lists rows that ran under this dispatcher in the table only. This heartbeat
 	// made them pending.
 	Unheld []dispatcherd.JobID
-	// Lost says that lost dispatchers wait for a sweep.
+	// Lost says that jobs of lost dispatchers wait for a release, and these dispatchers for a sweep.
 	Lost bool
 	// Cancels lists jobs that run under this dispatcher and must be cancelled.
 	Cancels []dispatcherd.JobID

@@ -78,9 +78,6 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 		h.rejoin(ctx)
 		return
 	}
-	if res.Released > 0 {
-		h.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", res.Released))
-	}
 	if len(res.Unheld) > 0 {
 		h.unheld.Add(float64(len(res.Unheld)))
 		h.log.Warn("released rows that this dispatcher did not run: the database lost changes", zap.Int("jobs", len(res.Unheld)),

@@ -21,6 +21,7 @@ import (
 type maintenance struct {
 	store    *claim.Store
 	log      *zap.Logger
+	notify   func() // the loop: jobs have become pending
 	keep     claim.Retention
 	pending  *backend.Pending
 	retained prometheus.Gauge // time of the last call that created and dropped all daily partitions
@@ -34,7 +35,7 @@ type maintenance struct {
 // upkeep returns a maintenance that has done nothing yet.
 func (d *Daemon) upkeep() *maintenance {
 	return &maintenance{
-		store: d.store, log: d.log, keep: d.cfg.Keep, pending: d.api.pending,
+		store: d.store, log: d.log, notify: d.loop.Notify, keep: d.cfg.Keep, pending: d.api.pending,
 		retained: d.metrics.retained, counted: &d.metrics.rowCounts,
 	}
 }
@@ -57,11 +58,19 @@ func (m *maintenance) services() []background.Service {
 	}
 }
 
-// sweep deletes lost dispatchers. It reads all jobs that have not ended, and each heartbeat asks for a sweep until no dispatcher is
-// lost. Therefore, after a sweep that left rows, the next one begins after ten times the duration of that sweep.
+// sweep releases the jobs of lost dispatchers and deletes these dispatchers. Each heartbeat asks for this until no dispatcher is lost. The
+// deletion reads all jobs that have not ended. Therefore, after one that left rows, the next one begins after ten times its duration.
 func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.Duration, err error) {
-	if now.Woken == 0 || now.At.Before(m.sweepAt) {
+	if now.Woken == 0 {
 		return time.Hour, nil
+	}
+	released, err := m.store.Release(ctx)
+	if released > 0 {
+		m.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", released))
+		m.notify()
+	}
+	if err != nil || now.At.Before(m.sweepAt) {
+		return time.Hour, err
 	}
 	remaining, err := m.store.Sweep(ctx)
 	if err != nil {
@@ -70,7 +79,7 @@ func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.
 	if remaining > 0 && !m.remain {
 		m.log.Error(
 			"jobs of lost dispatchers are still running in the table: their rows were locked or could not be changed, no claim had "+
-				"recorded them, or the database was restored; the next heartbeat tries to release them",
+				"recorded them, or the database was restored; the next release after a heartbeat tries them again",
 			zap.Int("jobs", remaining),
 		)
 	}

@@ -37,7 +37,7 @@ func (l *Lease) HeartbeatAnswered(now time.Duration, r contract.HeartbeatResult)
 	}
 	l.checked.note(l.beat, now, l.length)
 	events := l.renew()
-	if r.Released+len(r.Unheld) > 0 {
+	if len(r.Unheld) > 0 {
 		events = append(events, actor.Notified{})
 	}
 	events = append(events, actor.ClusterCapacity{Capacity: r.OtherCapacity, Shares: r.Shares})

@@ -196,6 +196,9 @@ func (h *host) heartbeatDone(s *statement) {
 			h.submit(h.world.statement(opJoin, h))
 			return
 		}
+		if s.tx.Released > 0 {
+			h.deliver(actor.Notified{})
+		}
 		h.shareDurations()
 	}
 	h.planHeartbeat(s.verdict != contract.OK)

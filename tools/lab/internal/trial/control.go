@@ -298,8 +298,7 @@ func rowControls() []*Control {
 		},
 		{
 			Trial: named(rowLocks, "patience-out", "a finish waits for row locks as long as for every other statement",
-				Cut{"claim/store.go", "range s.finish {\n\t\tl.setup = fmt.Sprintf(\"SET lock_timeout = %d\", finishPatience.Milliseconds())",
-					"range s.finish {\n\t\tl.setup = fmt.Sprintf(\"SET lock_timeout = %d\", 4000)", 1},
+				Cut{"claim/store.go", "finishPatience.Milliseconds()), finishStatements", "4000), finishStatements", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Delayed },
 		},
