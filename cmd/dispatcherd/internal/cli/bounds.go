@@ -23,10 +23,9 @@ const (
 	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
 	LargestID     = "9223372036854775807"
 
-	// The limit of an attempt is stored as a 32-bit number of milliseconds, and the number of attempts as a smallint.
 	ShortestAttempt = "1ms"
-	LongestAttempt  = "576h"
-	MostAttempts    = "32767"
+	LongestAttempt  = "576h"  // the limit of an attempt is a 32-bit number of milliseconds
+	MostAttempts    = "32767" // their number is a smallint
 )
 
 // LargestPage is the largest number of rows of one answer about rows of a table.

@@ -107,7 +107,7 @@ func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f http
 	}
 }
 
-// change calls the operation.
+// changeJobs calls the operation.
 func (a *Invocation) changeJobs(ctx context.Context, op contract.Operation, q httpapi.JobChange) (contract.Bulk, error) {
 	return Call[contract.Bulk](ctx, a, http.MethodPost, "/v1/jobs/"+string(op)+"?"+rest.Encode(q).Encode(), nil)
 }
@@ -128,7 +128,7 @@ func (a *Invocation) changeSome(ctx context.Context, op contract.Operation, f ht
 	return b, err
 }
 
-// agree returns an error unless the user agrees to change n jobs.
+// agreeToChange returns an error unless the user agrees to change n jobs.
 func (a *Invocation) agreeToChange(op contract.Operation, n int64, agreed consent) error {
 	jobs := Counted(n, "job")
 	switch {

@@ -56,7 +56,7 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 	return cmd
 }
 
-// wait follows the jobs one after the other, because it needs the end of each.
+// waitForJobs follows the jobs one after the other, because it needs the end of each.
 func (a *Invocation) waitForJobs(ctx context.Context, ids []dispatcherd.JobID, timeout time.Duration) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc

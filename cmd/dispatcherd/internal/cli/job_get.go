@@ -34,7 +34,7 @@ func (a *Invocation) jobGetCommand() *cobra.Command {
 	}
 }
 
-// get reads a job.
+// getJob reads a job.
 func (a *Invocation) getJob(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := Call[contract.Job](ctx, a, http.MethodGet, rest.JobPath(id), nil)
 	return job, a.about(id, err)

@@ -69,7 +69,7 @@ func (a *Invocation) limitSetCommand() *cobra.Command {
 	})
 }
 
-// set changes columns of a limit, or of a new one.
+// setLimit changes columns of a limit, or of a new one.
 func (a *Invocation) setLimit(ctx context.Context, s client.Limits, key string, assignments []string) error {
 	v, err := s.Get(ctx, key)
 	if IsMissing(err) {

@@ -161,7 +161,7 @@ func explainEnd(err error) error {
 	return err
 }
 
-// suggestType explains the error that ended a request, and adds to the answer that no slot supports a type the type with a slot that it may mean.
+// suggestType explains the error that ended a request. If no slot supports the type, it adds the type with a slot that may be meant.
 func (a *Invocation) suggestType(ctx context.Context, typ string, err error) error {
 	explained := a.Explain(explainEnd(err))
 	p, ok := errors.AsType[*client.Problem](err)

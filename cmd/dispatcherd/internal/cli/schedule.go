@@ -13,12 +13,13 @@ import (
 // ScheduleCommand is the group of commands about schedules.
 func (a *Invocation) ScheduleCommand() *cobra.Command {
 	return a.APIGroup("schedule", "List, set, explain, pause, resume or run schedules of jobs", a.scheduleListCommand(),
-		a.scheduleShowCommand(), a.scheduleNextCommand(), a.scheduleSetCommand(), a.scheduleApplyCommand(), a.scheduleRemoveCommand(), a.schedulePauseCommand(),
+		a.scheduleShowCommand(), a.scheduleNextCommand(), a.scheduleSetCommand(), a.scheduleApplyCommand(),
+		a.scheduleRemoveCommand(), a.schedulePauseCommand(),
 		a.scheduleResumeCommand(), a.scheduleRunCommand(), a.scheduleBackfillCommand())
 }
 
-const scheduleSetLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the default. The default
-kind is cron.`
+const scheduleSetLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the default.
+The default kind is cron.`
 
 func (a *Invocation) scheduleSetCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
@@ -30,7 +31,7 @@ func (a *Invocation) scheduleSetCommand() *cobra.Command {
 	})
 }
 
-// set changes columns of a schedule, or of a new one.
+// setSchedule changes columns of a schedule, or of a new one.
 func (a *Invocation) setSchedule(ctx context.Context, s client.Schedules, name string, assignments []string) error {
 	v, err := s.Get(ctx, name)
 	if IsMissing(err) {

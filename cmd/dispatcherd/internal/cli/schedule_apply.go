@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
-const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table [NAME] for each
-schedule, whose keys are columns. An absent key means the default; without "paused", a pause remains. Each edit
+const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table
+[NAME] for each schedule, whose keys are columns. An absent key means the default; without "paused", a pause remains. Each edit
 takes effect at once. After an error or an interruption, repeat the command.`
 
 // applyFlags are the flags of `schedule apply`.
@@ -78,7 +78,7 @@ func (e edits) rows() (rows [][]any) {
 	return rows
 }
 
-// apply prints the edits and makes them.
+// applySchedules prints the edits and makes them.
 func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, list []wanted, f applyFlags) error {
 	all, removed, err := compare(ctx, s, list, f.prune)
 	if err != nil {

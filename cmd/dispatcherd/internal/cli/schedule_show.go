@@ -153,7 +153,7 @@ func ahead(v *contract.Schedule, now time.Time) string {
 	)
 }
 
-// next prints the occasions of a schedule after an instant.
+// showNext prints the occasions of a schedule after an instant.
 func (a *Invocation) showNext(v *contract.Schedule, after time.Time, n int) error {
 	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(after), n)
 	if err != nil {

@@ -31,8 +31,8 @@ func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
 	flags.Var(Text("url", &a.DSN, dsn.Show), "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 
-// Describe adds the environment variable of each setting to the help of a command, and completes flags that take some words only. A command without a rule for its arguments takes
-// those of its usage line.
+// Describe adds the environment variable of each setting to the help of a command, and completes flags that take some words only. A
+// command without a rule for its arguments takes those of its usage line.
 func Describe(cmd *cobra.Command) {
 	if cmd.Args == nil {
 		cmd.Args = checkArguments

@@ -28,7 +28,7 @@ func (i *Invocation) FlowCommand() *cobra.Command {
 		a.insertCommand(), a.listCommand(), a.showFlowCommand(), a.cancelCommand(), a.retryCommand(), a.repairCommand())
 }
 
-// commands holds the invocation that the commands use, and the kind of object of their group.
+// treeCommands holds the invocation that the commands use, and the kind of object of their group.
 type treeCommands struct {
 	*Invocation
 
