@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
+	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
@@ -148,7 +148,7 @@ func cannotListen(address string, err error) error {
 }
 
 // constructAPI constructs the handler and its backend.
-func (d *Daemon) constructAPI(flows *steps.Service) {
+func (d *Daemon) constructAPI(flows *flowstore.Service) {
 	a := &d.api
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)

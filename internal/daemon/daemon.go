@@ -27,7 +27,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
-	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
@@ -175,7 +174,7 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 		log:     d.log,
 	}
 	keep := retention(d.cfg.Keep)
-	flows := &steps.Service{
+	flows := &flowstore.Service{
 		Table: flowstore.Store{Do: d.store.Flows, Sweep: d.store.Upkeep}, Keep: max(keep.Done, keep.Failed, keep.Cancelled),
 		Log: d.log, Wake: d.wake, Clock: time.Now,
 	}

@@ -8,7 +8,7 @@
 // Each dispatcher is a real actor.Core with the limits of production, in the shell
 // of production: package internal/shell routes its effects, sends heartbeats, joins
 // again, keeps the lease, and decides the stages of a stop. Jobs with keys are admitted by
-// the real admission.Controller, and ends are counted by the real steps.Service with flow.Step. The steps of
+// the real admission.Controller, and ends are counted by the real flowstore.Service with flow.Step. The steps of
 // both run in coroutines. The simulator replaces the outer layer of the daemon: connections
 // to Postgres, sockets and timers.
 //

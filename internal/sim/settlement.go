@@ -9,12 +9,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
-	"github.com/dispatcherd/dispatcherd/internal/flow/steps"
 )
 
-// settler does the steps of batches and flows for one incarnation of a host. It is the steps.Table. A nil settler does nothing.
+// settler does the steps of batches and flows for one incarnation of a host. It is the flowstore.Table. A nil settler does nothing.
 type settler struct {
-	steps.Service
+	flowstore.Service
 	routine
 
 	items int // limit of a step
@@ -26,12 +25,12 @@ func (c *joined) settler(h *host) *settler {
 		return nil
 	}
 	s := &settler{items: c.items}
-	s.Service = steps.Service{Table: s, Wake: s.wake, Clock: h.local}
+	s.Service = flowstore.Service{Table: s, Wake: s.wake, Clock: h.local}
 	s.begin(h, opSettle, hostSettles, s.Services()[0])
 	return s
 }
 
-// Step implements steps.Table.
+// Step implements flowstore.Table.
 func (s *settler) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (r flowstore.Result, err error) {
 	l.Items = min(l.Items, s.items)
 	if err := s.do(ctx, func(st *statement) { st.target, st.limits = target, l }); err != nil {
@@ -41,7 +40,7 @@ func (s *settler) Step(ctx context.Context, target dispatcherd.JobID, l flow.Lim
 	return flowstore.Result{Left: done.Left, Busy: done.Busy, Told: done.Told}, nil
 }
 
-// Due implements steps.Table.
+// Due implements flowstore.Table.
 func (s *settler) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
 	if err := s.do(ctx, func(*statement) {}); err != nil || after > 0 {
 		return nil, err
@@ -49,15 +48,15 @@ func (s *settler) Due(ctx context.Context, after dispatcherd.JobID) (targets []d
 	return s.answer.tx.Due, nil
 }
 
-// SetAside implements steps.Table. No step fails because of its target.
+// SetAside implements flowstore.Table. No step fails because of its target.
 func (s *settler) SetAside(context.Context, dispatcherd.JobID, error) error { return nil }
 
-// Repair implements steps.Table. No row is changed by hand.
+// Repair implements flowstore.Table. No row is changed by hand.
 func (s *settler) Repair(context.Context, dispatcherd.JobID) (next dispatcherd.JobID, err error) {
 	return 0, nil
 }
 
-// Expire implements steps.Table. Ended batches are kept.
+// Expire implements flowstore.Table. Ended batches are kept.
 func (s *settler) Expire(context.Context, time.Duration) (more bool, err error) { return false, nil }
 
 func (s *settler) heartbeat(r *contract.HeartbeatResult) {

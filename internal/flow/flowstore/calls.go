@@ -17,7 +17,7 @@ import (
 type API struct {
 	DB     joins.DB
 	Notify func()                                   // is called when jobs may run that did not exist, or had ended
-	Settle func(context.Context, dispatcherd.JobID) // does what messages to a batch or flow ask for; see steps.Service
+	Settle func(context.Context, dispatcherd.JobID) // does what messages to a batch or flow ask for; see Service
 }
 
 // Calls returns the calls. Most need the right to use the types of the callback and of the nodes. A cancellation and a retry

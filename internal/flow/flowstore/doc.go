@@ -7,4 +7,6 @@
 // it locks the row of batches, reads a bounded flow.View, calls flow.Step, and writes the flow.Change, all as JSON documents in two
 // round trips. It waits for no lock: the rows that it may move are locked with SKIP LOCKED while they are read, so the decision knows
 // which of them another transaction has locked.
+//
+// [Service] has the background services: one does the steps, in turns, and one deletes and repairs batches and flows.
 package flowstore

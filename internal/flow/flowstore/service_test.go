@@ -1,4 +1,4 @@
-package steps
+package flowstore
 
 import (
 	"context"
@@ -14,13 +14,12 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 )
 
 // table answers statements and notes them.
 type table struct {
 	due      []dispatcherd.JobID
-	results  map[dispatcherd.JobID]flowstore.Result
+	results  map[dispatcherd.JobID]Result
 	errs     map[dispatcherd.JobID]error
 	stepped  []dispatcherd.JobID
 	aside    []dispatcherd.JobID
@@ -30,7 +29,7 @@ type table struct {
 	items    []int // limits of the steps
 }
 
-func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (flowstore.Result, error) {
+func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (Result, error) {
 	f.stepped, f.items = append(f.stepped, id), append(f.items, l.Items)
 	if f.pass != nil {
 		f.pass()
@@ -66,7 +65,7 @@ func (f *table) Expire(context.Context, time.Duration) (bool, error) {
 }
 
 func newService() (s *Service, f *table, clock *time.Time, woken *contract.Topics) {
-	f = &table{results: map[dispatcherd.JobID]flowstore.Result{}, errs: map[dispatcherd.JobID]error{}}
+	f = &table{results: map[dispatcherd.JobID]Result{}, errs: map[dispatcherd.JobID]error{}}
 	clock, woken = new(time.Unix(1000, 0)), new(contract.Topics)
 	return &Service{Table: f, Log: zap.NewNop(), Clock: func() time.Time { return *clock }, Wake: func(t contract.Topics) { *woken |= t }},
 		f, clock, woken
@@ -79,7 +78,7 @@ func TestLimitsFollowTheTimeOfARound(t *testing.T) {
 	took, rounds := 200*time.Millisecond, 1
 	f.pass = func() {
 		*clock = clock.Add(took)
-		f.results[1] = flowstore.Result{Left: true, Rounds: rounds}
+		f.results[1] = Result{Left: true, Rounds: rounds}
 	}
 	s.turns.Add(1, true)
 	step := func() {
@@ -131,7 +130,7 @@ func TestTargetsOfJobsThatEndHereComeFirst(t *testing.T) {
 
 func TestStepThatTellsOthersLooksForThem(t *testing.T) {
 	s, f, clock, _ := newService()
-	f.results[1] = flowstore.Result{Told: true}
+	f.results[1] = Result{Told: true}
 	s.Watched(1)
 	s.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: 1}}}, &contract.FinishResult{Verdict: contract.OK})
 	f.due = []dispatcherd.JobID{5}

@@ -1,5 +1,4 @@
-// Package steps has the background services of batches and flows: one does their steps, in turns, and one deletes and repairs them.
-package steps
+package flowstore
 
 import (
 	"context"
@@ -15,7 +14,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
-	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 )
 
 // Times of the service.
@@ -27,9 +25,9 @@ const (
 	expireEvery = 10 * time.Minute // also after a start
 )
 
-// Table does the steps of targets; see flowstore.Store.
+// Table does the steps of targets; see Store.
 type Table interface {
-	Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (flowstore.Result, error)
+	Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (Result, error)
 	Due(ctx context.Context, after dispatcherd.JobID) ([]dispatcherd.JobID, error)
 	SetAside(ctx context.Context, target dispatcherd.JobID, why error) error
 	Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, err error)
