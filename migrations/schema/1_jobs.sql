@@ -390,7 +390,7 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 --   the order of the ids and deletes the row; see package operation. A row cancel of a running job stays: the dispatcher that runs the job
 --   cancels the attempt, and the statement that ends the job as failed or cancelled deletes the row, as does a retry.
 -- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. There is one row for
---   each schedule. The leader deletes it after it has read the schedule, unless its id has changed meanwhile.
+--   each schedule. The leader deletes the rows and then reads the schedules.
 -- - limits_edited: the limit name was edited, or any of them if name is NULL. The leader deletes the rows and then reads the limits.
 -- Operators may insert rows, but not set who. So the table contains who wants it.
 CREATE TABLE dispatcherd.operations (

@@ -203,12 +203,12 @@ func (k Keys) Held(ctx context.Context, keys []string) ([]contract.KeyState, err
 		s.Default = applies[key].Version == 0
 		s.Key, s.Limit, s.Jobs, s.Incomplete = key, applies[key], []contract.KeyHolder{}, len(held) == maxPermits
 		for j := range held {
-			at := slices.IndexFunc(needs(held[j].Keys), func(n permits.Need) bool { return n.Key == key })
-			if at < 0 {
+			n := permits.NeedOf(held[j].Keys, key)
+			if n == nil {
 				continue
 			}
 			h := held[j].KeyHolder
-			h.Cost = needs(held[j].Keys)[at].Cost
+			h.Cost = n.Cost
 			add(&s.KeySummary, &held[j], h.Cost)
 			switch {
 			case h.Fence < 0:
@@ -242,9 +242,7 @@ func (k Keys) Show(ctx context.Context, key string) (s contract.KeyState, err er
 	if err != nil {
 		return s, err
 	}
-	classes = slices.DeleteFunc(classes, func(w Waiting) bool {
-		return !slices.ContainsFunc(needs(w.Keys), func(n permits.Need) bool { return n.Key == key })
-	})
+	classes = slices.DeleteFunc(classes, func(w Waiting) bool { return permits.NeedOf(w.Keys, key) == nil })
 	if err := k.addWaiting(ctx, &s, classes); err != nil {
 		return s, err
 	}

@@ -29,6 +29,10 @@ func (p position) before(o position) bool {
 	return p.rank < o.rank || p.rank == o.rank && p.id < o.id
 }
 
+func (p position) compare(o position) int {
+	return cmp.Or(cmp.Compare(p.rank, o.rank), cmp.Compare(p.id, o.id))
+}
+
 // retryFirst is subtracted from the ranks of jobs that wait for their retry with precedence: they rank before all others.
 const retryFirst = int64(1) << 60
 

@@ -108,6 +108,9 @@ func needsOf(keys string) []Need {
 	return needs
 }
 
+// NeedOf returns what a job with keys that are in the table needs of a key, or nil.
+func NeedOf(keys, key string) *Need { return find(needsOf(keys), key) }
+
 // Shared returns the keys that both of two jobs need, with the cost of both together; All if one of them needs all of the key.
 // Invalid values share none.
 func Shared(a, b string) (shared []Need) {

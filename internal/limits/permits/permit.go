@@ -278,10 +278,7 @@ func (b *Book) recall() {
 	}
 	clear(b.exceeded)
 	slices.SortFunc(list, func(x, y *Permit) int {
-		if y.position(y.Job, b.config.PerPriority).before(x.position(x.Job, b.config.PerPriority)) {
-			return -1
-		}
-		return 1
+		return y.position(y.Job, b.config.PerPriority).compare(x.position(x.Job, b.config.PerPriority))
 	})
 	count := func(sign int32, p *Permit) {
 		for _, h := range p.holds {

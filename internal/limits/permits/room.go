@@ -1,9 +1,6 @@
 package permits
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // A full book keeps the classes that may run first. To make room for a class that takes part, it forgets a class that takes no part. If
 // there is none, it cuts the longest queue, because nothing behind its first classes can run soon: so the jobs of one tenant, which
@@ -96,9 +93,7 @@ func (b *Book) longest() (longest *key) {
 func (b *Book) last(list []*class, without *class) (last []*class) {
 	n := b.portion()
 	sort := func() {
-		slices.SortFunc(last, func(x, y *class) int {
-			return cmp.Or(cmp.Compare(y.head.rank, x.head.rank), cmp.Compare(y.head.id, x.head.id))
-		})
+		slices.SortFunc(last, func(x, y *class) int { return y.head.compare(x.head) })
 		last = last[:min(n, len(last))]
 	}
 	var from position                         // the last of a sorted portion

@@ -136,12 +136,7 @@ func (b *Book) again(which func(*class) bool) {
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(x, y *class) int {
-		if x.head.before(y.head) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(x, y *class) int { return x.head.compare(y.head) })
 	for _, c := range all {
 		b.moved(c)
 	}
