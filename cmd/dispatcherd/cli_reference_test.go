@@ -28,7 +28,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	root.InitDefaultCompletionCmd()
 	b.WriteString(
 		"\nParentheses contain the default and the range of a flag. [traces.md](../how-to/traces.md) and `--help` explain `dispatcherd " +
-			"trace`. `flow cancel`, `list` and `retry` are as for `batch`.\n\n" +
+			"trace`. `flow cancel`, `flow list` and `flow retry` work like the same commands of `batch`.\n\n" +
 			"**Settings.** A flag with a star is a setting. Its environment variable is `DISPATCHERD_` and its name in capitals: " +
 			"`DISPATCHERD_API_SOCKET` for `--api-socket`.\n" +
 			"[config show](#config-show) describes the precedence and the keys of the file (`--config`, TOML).\n\n" +

@@ -72,9 +72,9 @@ func (a *app) migrateDownCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "Remove the schema with all jobs",
-		Long: `Removes the schema dispatcherd, also that of another build: all jobs, schedules and limits, and
-everything that depends on it, such as views of other schemas. The roles remain.
-Without --yes it asks; without a terminal it needs --yes.`,
+		Long: `Removes the schema dispatcherd, even if another build has created it. This deletes all jobs,
+schedules and limits. It also removes everything that depends on the schema, such as views in
+other schemas. The roles remain. Without --yes the command asks first. Without a terminal it needs --yes.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {

@@ -27,9 +27,10 @@ func (a *app) serveCommand() *cobra.Command {
 		Short:       "Run the dispatcher on your Postgres",
 		Annotations: map[string]string{cli.NoteLogs: "yes"},
 		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
---grace for running jobs. Workers keep the remaining jobs for --resume, and resume them with the next dispatcher
-on the socket. A second signal ends the dispatcher at once, as kill -9 does. No job is lost: a dispatcher
-that starts on the same socket of the same host takes the jobs over at once, others after --lease.
+--grace for running jobs. Workers continue the jobs that have not ended by then for up to --resume,
+and offer them to the next dispatcher on the socket. A second signal ends the dispatcher at once,
+as kill -9 does. No job is lost: a dispatcher that starts on the same socket of the same host takes
+the jobs over at once, and dispatchers on other hosts do so after --lease.
 SIGHUP reloads only the file of --api-tokens.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock

@@ -49,7 +49,7 @@ func (f *serveFlags) registerConnections(flags *pflag.FlagSet) {
 	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type, such as pdf=1001,render,@50; default: all (docs/explanation/security.md)")
 	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	cli.Number(flags, &f.cfg.Workers.HeartbeatTimeout, "heartbeat-timeout", "3ms", cli.LongestWait,
-		"silence after which a worker counts as dead; a ping follows every third of it")
+		"silence after which a worker counts as dead; after a third of it the dispatcher sends a ping")
 	cli.InGroup(flags, "Sockets")
 	flags.BoolVar(&f.cfg.Listen, "listen", true, "use NOTIFY; without it only polling finds jobs")
 	cli.Number(flags, &f.cfg.Core.Poll, "poll", "1ms", "24h", "time between two full scans of the table")
@@ -63,7 +63,7 @@ func (f *serveFlags) registerConnections(flags *pflag.FlagSet) {
 // registerPolicy adds the flags that change which job runs when.
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.KeyPatience, "key-patience", "100ms", cli.LongestWait,
-		"how long others pass a job that waits for several keys, or for a slot with its permits")
+		"how long other jobs may pass a job that waits for several keys, or that has its permits and waits for a slot")
 	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
 	c := &f.cfg.Core
 	w := &c.Weights
@@ -72,9 +72,9 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 		"weights",
 		"how much each part of the score counts (README.md, Properties); omitted parts keep their defaults")
 	cli.Number(flags, &w.DurationWindow, "duration-window", "0s", scoring.MaxDurationWindow.String(),
-		"expected duration from which a job gains nothing; shorter ones go first; 0 = off (docs/how-to/durations.md)")
+		"jobs with a shorter expected duration go earlier, the shorter the earlier; 0 = off (docs/how-to/durations.md)")
 	flags.Var(cli.Cap(&w.OnDemandCap), "on-demand-cap",
-		"age from which a request ages like a queued job; none = never, then requests can starve the queue")
+		"age from which a request ages no faster than a queued job; none = always faster, so requests can starve the queue")
 	flags.Var(timeoutsValue(&c.Timeouts), "timeout",
 		"limit of one attempt of a type, such as pdf=30s, for jobs without a limit of their own; repeatable")
 	cli.Number(flags, &c.Retry.Base, "retry-base", "1ms", "24h", "wait before the first retry, doubled for each further one")
@@ -96,7 +96,7 @@ func (f *serveFlags) registerBounds(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.API.MaxPayload, "max-payload", "1", cli.MostInMessage,
 		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
 	cli.Number(flags, &f.cfg.Memory, "memory-bytes", "0", cli.MostBytes,
-		"soft memory limit of the Go runtime; live data may exceed it; 0 = none; GOMEMLIMIT takes precedence")
+		"memory that the Go runtime tries not to exceed; data in use may need more; 0 = no limit; GOMEMLIMIT takes precedence")
 	cli.InGroup(flags, "Limits")
 	cli.Number(flags, &f.cfg.Keep.Done, "keep-done", "1h", cli.Longest, "how long done and cancelled jobs are kept")
 	cli.Number(flags, &f.cfg.Keep.Failed, "keep-failed", "1h", cli.Longest, "how long failed jobs are kept")

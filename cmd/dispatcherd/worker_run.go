@@ -25,7 +25,7 @@ func (a *app) workerCommand() *cobra.Command {
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
 is the result. Exit code 0 means done, 65 (EX_DATAERR) failed for good; after any other code the job is
-retried. More than 512 KiB of output fail for good. The end of the error output is stored with a
+retried. A job with more than 512 KiB of output fails for good. The end of the error output is stored with a
 failure. COMMAND does not inherit DATABASE_URL, libpq's PG* and DISPATCHERD_* (--env passes one). DISPATCHERD_JOB_ID,
 DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT, DISPATCHERD_JOB_TOKEN and, with keys, DISPATCHERD_FENCE
 describe the job. The worker reconnects until it is stopped. SIGKILL of the worker kills COMMAND (on

@@ -50,9 +50,10 @@ const maxDocument = 64 << 20
 func (a treeCommands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use:   "repair",
-		Short: "Count the jobs that have not ended again, after rows were deleted by hand",
-		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Dispatchers " +
-			"do this twice a day. Tries a flow or batch again that dispatchers have set aside.",
+		Short: "Count anew how many jobs have not ended, after rows were deleted by hand",
+		Long: "Counts anew how many jobs of a flow or batch have not ended, after rows were deleted by hand.\n" +
+			"Each dispatcher does this by itself ten minutes after its start, and then every 12 hours.\n" +
+			"If dispatchers have set the flow or batch aside because of an error, they try it again.",
 		Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Repair(ctx, id)
@@ -67,8 +68,10 @@ func (a treeCommands) showFlowCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use:   "show",
 		Short: "Draw the graph of a flow with states and durations",
-		Long: `Draws the graph of a flow, dependencies above the nodes that wait for them. A wide graph is
-a list of nodes with their dependencies. TIME is that of the last attempt, or since when a node could run.`,
+		Long: `Draws the graph of a flow. Each node is below the nodes for which it waits. If the graph is too
+wide to be drawn, the command prints a list of the nodes with their dependencies. The column TIME
+says how long the last attempt of a node took, or has run so far. For a pending node it says how long
+the node could have run already.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		f, err := t.Flow(ctx, id)

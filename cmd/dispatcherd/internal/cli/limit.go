@@ -55,7 +55,7 @@ func limitText(v *contract.Limit) string {
 }
 
 const limitSetLong = `Creates a limit, or changes columns of it (docs/how-to/limits.md).
-An empty VALUE means the default, none unlimited. capacity=0 pauses.`
+An empty VALUE sets the default, and the VALUE none means no limit. capacity=0 pauses the key.`
 
 func (a *Invocation) limitSetCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{

@@ -60,7 +60,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	Number(flags, &r.Timeout, "timeout", "1ms", "1h", "how long to wait for the result (default: the dispatcher's, 30s)")
 	Number(flags, &r.WaitForWorker, "wait-for-worker", "0s", "1h", "how long to wait while no slot supports the type")
 	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
-	flags.StringVar(&r.Keys, "keys", "", "as for job insert, with --durable")
+	flags.StringVar(&r.Keys, "keys", "", "keys as for job insert; only with --durable")
 	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
 	a.APIFlags(cmd)

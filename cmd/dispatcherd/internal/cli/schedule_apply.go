@@ -11,9 +11,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
-const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a table
-[NAME] for each schedule, whose keys are columns. An absent key means the default; without "paused", a pause remains. Each edit
-takes effect at once. After an error or an interruption, repeat the command.`
+const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a
+table [NAME] for each schedule, with its columns. A column that is left out gets the default, except
+"paused": if it is left out, a paused schedule stays paused. Each edit takes effect at once. After an
+error or an interruption, repeat the command.`
 
 // applyFlags are the flags of `schedule apply`.
 type applyFlags struct{ prune, dryRun, yes bool }

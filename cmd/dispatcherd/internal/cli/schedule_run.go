@@ -62,7 +62,7 @@ func (a *Invocation) scheduleBackfillCommand() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "first instant (RFC 3339)")
 	cmd.Flags().StringVar(&to, "to", "", "last instant (RFC 3339)")
 	cmd.Flags().StringVar(&overlap, "overlap", contract.QueueAll, "overlap policy")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the occasions: new ones, and those with a tick")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing; print how many occasions have no tick yet, and how many have one")
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		begin, err := instant("from", from)
 		if err != nil {
