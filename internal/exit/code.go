@@ -68,23 +68,17 @@ func Usagef(format string, args ...any) error { return Errorf(Usage, format, arg
 
 // CodeOf returns the code for an error that ended a command with context ctx.
 func CodeOf(ctx context.Context, err error) int {
-	var coded *Error
-	var inUse *devpg.InUseError
-	var unusable *devpg.DirError
-	var version *migrations.VersionError
-	var refused *workerproto.Error
+	coded, ok := errors.AsType[*Error](err)
 	switch {
-	case errors.As(err, &coded):
+	case ok:
 		return coded.Code
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return Interrupted
-	case errors.Is(err, claim.ErrTransactionPool),
-		errors.As(err, &unusable),
-		Denied(err):
+	case errors.Is(err, claim.ErrTransactionPool), is[*devpg.DirError](err), Denied(err):
 		return Usage
-	case errors.As(err, &inUse), errors.As(err, &refused):
+	case is[*devpg.InUseError](err), is[*workerproto.Error](err):
 		return Conflict
-	case errors.Is(err, devpg.ErrMissing), errors.As(err, &version), Unreachable(err), noSchema(err):
+	case errors.Is(err, devpg.ErrMissing), is[*migrations.VersionError](err), Unreachable(err), noSchema(err):
 		return Unavailable
 	}
 	return Internal
@@ -92,21 +86,19 @@ func CodeOf(ctx context.Context, err error) int {
 
 // Unreachable reports whether Postgres could not be reached, or does not accept requests now.
 func Unreachable(err error) bool {
-	var connect *pgconn.ConnectError
-	var network *net.OpError
-	if errors.As(err, &connect) || errors.As(err, &network) {
+	if is[*pgconn.ConnectError](err) || is[*net.OpError](err) {
 		return true
 	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return false
-	}
-	for _, class := range []string{"08", "53", "57P"} { // connection lost, out of resources, shutting down
-		if strings.HasPrefix(pg.Code, class) {
-			return true
-		}
-	}
-	return false
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.ContainsFunc([]string{"08", "53", "57P"}, func(class string) bool { // lost, out of resources, shutting down
+		return strings.HasPrefix(pg.Code, class)
+	})
+}
+
+// is reports whether an error contains one of a type.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // noSchema reports whether the database lacks the tables.
