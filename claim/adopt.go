@@ -52,13 +52,11 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 	if v := verdictOf(err); v == contract.Unknown || v == contract.Refused && len(answered) == 0 {
 		return contract.AdoptResult{Verdict: v}
 	}
-	slices.Sort(answered)
-	for i := range req.Jobs {
+	for i := range req.Jobs { // both are in the order of the ids
 		if _, found := slices.BinarySearch(answered, req.Jobs[i].ID); !found {
 			busy = append(busy, req.Jobs[i].ID)
 		}
 	}
-	slices.SortFunc(taken, func(a, b contract.Adopted) int { return cmp.Compare(a.ID, b.ID) })
 	slices.Sort(busy)
 	s.mu.Lock()
 	defer s.mu.Unlock()

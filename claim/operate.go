@@ -171,15 +171,16 @@ SELECT dispatcherd.notify_ends() FROM below LIMIT 1`
 // their children at once. Otherwise these would be cancelled one generation after the other,
 // each when its parent has ended. Jobs without children cost no further statement.
 func (j Jobs) ask(ctx context.Context, ids []dispatcherd.JobID) (asked []dispatcherd.JobID, err error) {
-	var parents []int64
-	_, err = pgx.CollectRows(j.query(ctx, askSQL, bigints(ids), j.By), func(row pgx.CollectableRow) (struct{}, error) {
-		var id int64
-		var watched bool
-		err := row.Scan(&id, &watched)
+	var (
+		id      int64
+		watched bool
+		parents []int64
+	)
+	_, err = pgx.ForEachRow(j.query(ctx, askSQL, bigints(ids), j.By), []any{&id, &watched}, func() error {
 		if asked = append(asked, dispatcherd.JobID(id)); watched {
 			parents = append(parents, id)
 		}
-		return struct{}{}, err
+		return nil
 	})
 	if err == nil && len(parents) > 0 {
 		_, err = j.DB.Exec(ctx, cancelBelowSQL, parents, j.By)

@@ -224,7 +224,7 @@ func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.T
 		return nil, err
 	}
 	s.mu.Lock()
-	unheld := slices.DeleteFunc(p.rows, func(r ownRow) bool { return s.records.Holds(dispatcherd.JobID(r.id), r.token) })
+	unheld := slices.DeleteFunc(p.rows, func(r ownRow) bool { return s.records.Holds(r.ID, r.Token) })
 	over := s.records.Unknown(p.tokens)
 	s.mu.Unlock()
 	switch {

@@ -75,9 +75,9 @@ const firstToken = math.MinInt64
 
 // ownRow is a row that runs under a dispatcher in the table.
 type ownRow struct {
-	id      int64
-	attempt int32
-	token   int64
+	ID      dispatcherd.JobID
+	Attempt int32
+	Token   int64
 }
 
 // ownPortion is a portion of the claims of a dispatcher.
@@ -104,9 +104,7 @@ func (s *Store) readPortion(
 	left := len(ids)
 	err = apart(s, op, ids, until, func(id int64) dispatcherd.JobID { return dispatcherd.JobID(id) }, func(part []int64) error {
 		rows, _ := conn.Query(ctx, ownRowsSQL, of, part) // the next line returns its error
-		some, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ownRow, err error) {
-			return r, row.Scan(&r.id, &r.attempt, &r.token)
-		})
+		some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ownRow])
 		if err == nil {
 			p.rows, left = append(p.rows, some...), left-len(part)
 		}
@@ -134,7 +132,7 @@ func (s *Store) releaseRows(
 	send := func(part []ownRow) error {
 		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
 		for i, row := range part {
-			ids[i], attempts[i], tokens[i] = row.id, row.attempt, row.token
+			ids[i], attempts[i], tokens[i] = int64(row.ID), row.Attempt, row.Token
 		}
 		var some []dispatcherd.JobID
 		if err := conn.QueryRow(ctx, releaseSQL, of, ids, attempts, tokens, why).Scan(&some); err != nil {
@@ -144,7 +142,7 @@ func (s *Store) releaseRows(
 		return nil
 	}
 	for some := range slices.Chunk(rows, releaseMost) {
-		failed := apart(s, op, some, until, func(r ownRow) dispatcherd.JobID { return dispatcherd.JobID(r.id) }, send)
+		failed := apart(s, op, some, until, func(r ownRow) dispatcherd.JobID { return r.ID }, send)
 		if err == nil {
 			err = failed // the first error is returned
 		}

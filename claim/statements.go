@@ -74,8 +74,8 @@ const (
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `, coalesce(fence, 0),
-		coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
+	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `,
+		coalesce(fence, 0), coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
