@@ -294,10 +294,13 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 			full = !c.book.Head(w.Class, w.Job) || full
 		} else { // the book may know returned jobs of the class, but not those that follow
 			count := 2
-			if w.Alone {
+			if w.Whole {
 				count = 1
 			}
 			full = !c.book.Arrived(w.Class, w.Job, count) || full
+			for _, j := range w.Rest {
+				c.book.Add(w.Class, j)
+			}
 		}
 		s.heads = w.Class
 		s.ahead = s.ahead || w.ID > s.arrived

@@ -457,15 +457,24 @@ func (s *session) Arrived(ctx context.Context, after int64, most int) (list []li
 	return list, edited, err
 }
 
+// longRest is how many further jobs of a class Heads reads.
+const longRest = 2
+
 // Heads implements Table.
 func (s *session) Heads(ctx context.Context, after permits.Class, most int) (list []limitstore.Waiting, err error) {
 	err = s.send(ctx, "heads", func(fault) {
-		all := s.waiting(byLane)
-		for i, w := range all {
-			if byClass(w.Class, after) > 0 && len(list) < most {
-				after = w.Class
-				w.Alone = i+1 < len(all) && all[i+1].Class != w.Class
+		for _, w := range s.waiting(byLane) {
+			switch n := len(list); {
+			case n > 0 && w.Class == after:
+				list[n-1].Rest = append(list[n-1].Rest, w.Job)
+			case byClass(w.Class, after) > 0 && n < most:
+				w.Whole, after = true, w.Class
 				list = append(list, w)
+			}
+		}
+		for i := range list {
+			if w := &list[i]; len(w.Rest) > longRest {
+				w.Whole, w.Rest = false, nil
 			}
 		}
 	})

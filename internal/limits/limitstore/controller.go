@@ -117,7 +117,8 @@ type Waiting struct {
 	permits.Class
 	permits.Job
 
-	Alone bool // no other row of the class waits; only of Heads, which may not know
+	Whole bool // Rest are all other rows of the class that wait, in order; only of Heads, which may not know them
+	Rest  []permits.Job
 }
 
 // waitingJobs is true for row j that waits for permits.
@@ -177,24 +178,33 @@ ORDER BY j.keys, j.type, j.priority, j.run_at, j.id + 0 LIMIT $4`
 const longClass = 16
 
 // Heads reads the first waiting job of each class after a class, in the order of the classes, up to most. If classes have few jobs, it
-// reads all of them, and so it knows which classes have one job.
+// reads all of them.
 func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []Waiting, err error) {
 	err = c.Scan(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 		list = nil
 		for sql := scanSQL; ; {
 			rows, _ := conn.Query(ctx, sql, after.Keys, after.Type, after.Priority, most)
 			read, err := collect(rows)
-			n := len(read)
-			for i := range read[:max(n-1, 0)] {
-				read[i].Alone = sql == scanSQL && read[i].Class != read[i+1].Class
+			had := len(list)
+			for _, w := range read {
+				if n := len(list); n > had && list[n-1].Class == w.Class {
+					list[n-1].Rest = append(list[n-1].Rest, w.Job)
+					continue
+				}
+				w.Whole = sql == scanSQL
+				list = append(list, w)
 			}
-			read = slices.CompactFunc(read, func(a, b Waiting) bool { return a.Class == b.Class })
-			list = append(list, read...)
-			if err != nil || n < most || len(list) >= most {
+			if err != nil || len(read) < most {
 				list = list[:min(len(list), most)]
 				return len(list), err
 			}
-			if after = list[len(list)-1].Class; longClass*len(read) < n {
+			last := &list[len(list)-1]
+			last.Whole, last.Rest = false, nil // others may follow
+			if len(list) >= most {
+				list = list[:most]
+				return most, nil
+			}
+			if after = last.Class; longClass*(len(list)-had) < most {
 				sql = headsSQL
 			}
 		}
