@@ -167,7 +167,7 @@ func TestJobsOfADispatcherWithoutARowAreReleased(t *testing.T) {
 	strays, err := s.Sweep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, strays)
-	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{Beat: 2})
+	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{Beat: 2})
 	require.NoError(t, err)
 	require.Equal(t, 1, release(t, s))
 	require.Zero(t, row(t, db, 1).Crashes)

@@ -48,7 +48,7 @@ func (c *frameClient) connected(ctx context.Context, me *call) (l *connection, i
 	if l == nil || l.ended {
 		l = &connection{ready: make(chan struct{}), mu: &c.mu, open: map[int64]*call{}}
 		c.conn = l
-		go l.connectAndRead(c.dial)
+		go l.connectAndRead(c.dial) //nolint:gosec // it serves other calls, too, and so it does not end with ctx
 	}
 	l.last++
 	id = l.last

@@ -25,7 +25,8 @@ func TestTenFirstQuestionsAreAnswered(t *testing.T) {
 	require.NoError(t, err)
 	_, section, _ := strings.Cut(string(page), "## Ten first questions\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\| (.+\\?) \\| `dispatcherd ([^`]+)`[^|]*\\| `(dispatcherd_[a-z_]+)`[^|]*\\|$").FindAllStringSubmatch(section, -1)
+	row := regexp.MustCompile("(?m)^\\| (.+\\?) \\| `dispatcherd ([^`]+)`[^|]*\\| `(dispatcherd_[a-z_]+)`[^|]*\\|$")
+	rows := row.FindAllStringSubmatch(section, -1)
 	require.Len(t, rows, len(answers))
 
 	w := newWorld(t)

@@ -66,7 +66,7 @@ func TestWhyExplainsARequestInMemory(t *testing.T) {
 	require.Equal(t, []string{"Running"}, running.Reasons)
 	require.Equal(t, dispatcherd.Running, running.Status)
 	require.Equal(t, "on_demand", running.Mode)
-	require.EqualValues(t, h.slots()[0].Slot, running.Slot)
+	require.Equal(t, h.slots()[0].Slot, running.Slot)
 	require.Equal(t, []string{"CapacityBusy"}, waiting.Reasons)
 	require.Equal(t, dispatcherd.Pending, waiting.Status)
 	require.Equal(t, 1, waiting.Rank)

@@ -88,11 +88,12 @@ func number[T whole](c *codec, name string, p *T, low int64, when presence) {
 func (c *codec) millis(name string, p *time.Duration, when presence) {
 	switch {
 	case c.reads(name):
-		if *p = time.Duration(readInteger[int64](c, 0)); *p > maxDelay/time.Millisecond {
+		n := readInteger[int64](c, 0)
+		if n > maxDelay.Milliseconds() {
 			c.badMember(outOfRange)
-			*p = 0
+			n = 0
 		}
-		*p *= time.Millisecond
+		*p = time.Duration(n) * time.Millisecond
 		c.next()
 	case c.writes(name, *p < time.Millisecond, when):
 		c.out = strconv.AppendInt(c.out, max(p.Milliseconds(), 0), 10)

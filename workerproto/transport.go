@@ -32,7 +32,7 @@ var (
 // because the bytes that the peer sent meanwhile are not yet read.
 func (t *transport) read() error {
 	heard := time.Now()
-	for now, pinged := heard, heard; ; {
+	for pinged := heard; ; {
 		until := pinged.Add(t.heartbeat)
 		if end := heard.Add(t.timeout); until.After(end) {
 			until = end
@@ -42,7 +42,7 @@ func (t *transport) read() error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		now = time.Now()
+		now := time.Now()
 		heard = heard.Add(max(now.Sub(until), 0))
 		if silent := now.Sub(heard); silent >= t.timeout {
 			return Complain(HeartbeatTimeout, "nothing heard for %v", silent)

@@ -69,9 +69,12 @@ type ending struct {
 // Start starts a daemon. If it returns an error, nothing remains running.
 func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err error) {
 	cfg.shareDirectory()
-	d := &Daemon{cfg: cfg, log: log, metrics: newMetrics(log), ending: ending{failed: make(chan error, 1)}}
-	d.ending.stopping, d.ending.stop = context.WithCancel(context.Background())
-	d.ending.statements, d.ending.lose = context.WithCancel(context.Background())
+	stopping, stop := context.WithCancel(context.Background())
+	statements, lose := context.WithCancel(context.Background())
+	d := &Daemon{
+		cfg: cfg, log: log, metrics: newMetrics(log),
+		ending: ending{failed: make(chan error, 1), stopping: stopping, stop: stop, statements: statements, lose: lose},
+	}
 	var worker net.Listener
 	defer func() {
 		if err != nil {

@@ -50,7 +50,7 @@ func (b *Body) Add(n int64) error {
 		b.s.refused(BoundBodies)
 		return rest.QueueFull.Of(all.Objection(b.user, int(n), "bytes of bodies")).Retryable()
 	}
-	all.Quota.Add(b.user, b.counted()-before)
+	all.Add(b.user, b.counted()-before)
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (b *Body) Drop() {
 	if n := b.counted(); n > 0 {
 		b.s.bodies.Lock()
 		defer b.s.bodies.Unlock()
-		b.s.bodies.Quota.Add(b.user, -n)
+		b.s.bodies.Add(b.user, -n)
 	}
 	b.read = 0
 }

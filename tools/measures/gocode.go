@@ -131,26 +131,21 @@ func (t *tree) daemonFields() (n int) {
 	return n
 }
 
-// heartbeatColumns counts the arguments of Scan behind the query "heartbeat" of claim.
+// heartbeatColumns counts the columns that function beat of claim reads.
 func (t *tree) heartbeatColumns() (n int) {
 	t.inspect("claim/", func(node ast.Node) {
-		scan, ok := node.(*ast.CallExpr)
-		if !ok {
+		beat, ok := node.(*ast.FuncDecl)
+		if !ok || beat.Name.Name != "beat" {
 			return
 		}
-		selector, ok := scan.Fun.(*ast.SelectorExpr)
-		if !ok || selector.Sel.Name != "Scan" {
-			return
-		}
-		query, ok := selector.X.(*ast.CallExpr)
-		if !ok {
-			return
-		}
-		for _, arg := range query.Args {
-			if text, ok := arg.(*ast.BasicLit); ok && text.Value == `"heartbeat"` {
-				n = len(scan.Args)
+		ast.Inspect(beat, func(node ast.Node) bool {
+			if scan, ok := node.(*ast.CallExpr); ok {
+				if selector, ok := scan.Fun.(*ast.SelectorExpr); ok && selector.Sel.Name == "Scan" {
+					n += len(scan.Args)
+				}
 			}
-		}
+			return true
+		})
 	})
 	return n
 }
