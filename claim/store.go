@@ -81,7 +81,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	scan := some("limits scan", 1, slow, nil)
 	s.Scan = scan.of(OpAdmit)
 	// A step that a crash of Postgres loses is done again, because its messages are there again.
-	s.Flows = some("flows", 1, "SET synchronous_commit = off; SET statement_timeout = '1s'", nil).of(OpStep)
+	s.Flows = some("flows", 1, "SET synchronous_commit = off; SET statement_timeout = '1s'; SET lock_timeout = '50ms'", nil).of(OpStep)
 	s.backfill[0].timeout, s.sweep[0].timeout, scan[0].timeout = slowTimeout, slowTimeout, slowTimeout
 	s.Upkeep = s.sweep.of(OpVacuum)
 	// sweep has no prepared statements, so it can connect without a schema.

@@ -29,6 +29,7 @@ type Turns struct {
 	fresh, others, paused []dispatcherd.JobID
 	turns                 map[dispatcherd.JobID]*turn
 	since                 int // steps of fresh targets since one of the others
+	succeeded             int // steps
 }
 
 // turn is a target that waits for a step.
@@ -36,7 +37,8 @@ type turn struct {
 	scale    int // how often its limits are halved
 	pause    time.Duration
 	until    time.Time // end of the pause
-	failures int       // with the lowest limits
+	failures int       // with the lowest limits, that count
+	seen     int       // Turns.succeeded at the last failure
 	again    bool      // it was added while it had a turn
 }
 
@@ -89,6 +91,9 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration, now time.Time) {
 	turn := t.turns[id]
 	turn.failures = 0
+	if !busy {
+		t.succeeded++
+	}
 	switch {
 	case round > longRound:
 		turn.scale = max(turn.scale, min(turn.scale+1, slowest))
@@ -106,12 +111,15 @@ func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration,
 	}
 }
 
-// Failed takes the failure of a step. It reports whether the target must be set aside, because even the smallest step fails.
-func (t *Turns) Failed(id dispatcherd.JobID, now time.Time) (aside bool) {
+// Failed takes the failure of a step. It reports whether the target must be set aside, because even the smallest step fails. Unless the
+// target is certainly the cause, a failure counts only if steps of others have succeeded since the last one: otherwise no step may be
+// possible, for example because a disk does not answer.
+func (t *Turns) Failed(id dispatcherd.JobID, certain bool, now time.Time) (aside bool) {
 	turn := t.turns[id]
-	if turn.scale == smallest {
+	if turn.scale == smallest && (certain || turn.seen < t.succeeded) {
 		turn.failures++
 	}
+	turn.seen = t.succeeded
 	turn.scale = min(turn.scale+2, smallest)
 	if turn.failures == 3 {
 		delete(t.turns, id)

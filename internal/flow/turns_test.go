@@ -83,7 +83,7 @@ func TestLongRoundHalvesTheLimitsOfItsTarget(t *testing.T) {
 		require.Equal(t, limit, items(time.Second))
 	}
 	turns.Next(start)
-	require.False(t, turns.Failed(1, start))
+	require.False(t, turns.Failed(1, true, start))
 	later := start.Add(time.Second)
 	_, l, _ := turns.Next(later)
 	require.Equal(t, 31, l.Items, "failures halve them further")
@@ -102,13 +102,35 @@ func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {
 			n--
 			continue
 		}
-		if turns.Failed(1, now) {
+		if turns.Failed(1, true, now) {
 			require.Equal(t, 8, n)
 			require.Equal(t, Limits{1, 4096}, l)
 			break
 		}
 	}
 	require.Zero(t, take(&turns, now.Add(time.Hour)))
+}
+
+// A statement that takes too long may have any cause, for example a disk that does not answer.
+func TestFailureOfUnknownCauseCountsOnlyIfOthersSucceedMeanwhile(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	now := start
+	fails := func() (aside bool) {
+		now = now.Add(mostPause)
+		require.Equal(t, dispatcherd.JobID(1), take(&turns, now))
+		return turns.Failed(1, false, now)
+	}
+	turns.Add(1, false)
+	for range 100 {
+		require.False(t, fails())
+	}
+	for n := range 3 {
+		turns.Add(2, true)
+		require.Equal(t, dispatcherd.JobID(2), take(&turns, now))
+		turns.Done(2, false, false, time.Millisecond, now)
+		require.Equal(t, n == 2, fails())
+	}
 }
 
 func TestTurnsAreBounded(t *testing.T) {

@@ -25,6 +25,9 @@ type Store struct {
 // roundsTime bounds the rounds of a step. A chain of nodes that are cancelled needs one round for each of them.
 const roundsTime = 25 * time.Millisecond
 
+// lockNotAvailable is the SQLSTATE of a statement that has waited for the lock of another transaction for 50 ms.
+const lockNotAvailable = "55P03"
+
 // Result is what a step has left.
 type Result struct {
 	Left    bool // there is more to do
@@ -42,7 +45,9 @@ func (s Store) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits
 		for again := true; again; again = t.refused(err) {
 			err = t.do(ctx)
 		}
-		r = t.Result
+		if r = t.Result; claim.AnswerCode(err) == lockNotAvailable {
+			r.Left, r.Busy, err = true, true, nil
+		}
 		return 1, err
 	})
 	return r, err
@@ -145,24 +150,25 @@ func (s *step) refused(err error) bool {
 	return true
 }
 
-// dueSQL returns up to 1,000 targets above $1 that have messages.
+// dueSQL returns up to 1,000 targets above $1 that have messages and are not set aside.
 const dueSQL = `
 WITH RECURSIVE due (target) AS (
 	(SELECT target FROM dispatcherd.ends WHERE target > $1 ORDER BY target LIMIT 1)
 	UNION ALL
 	SELECT (SELECT e.target FROM dispatcherd.ends e WHERE e.target > d.target ORDER BY e.target LIMIT 1) FROM due d WHERE d.target IS NOT NULL
 )
-SELECT target FROM due WHERE target IS NOT NULL LIMIT 1000`
+SELECT target FROM due d WHERE target IS NOT NULL
+	AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id BETWEEN d.target AND d.target AND b.aside_at IS NOT NULL) LIMIT 1000`
 
 // Due returns the first targets above an id that have messages.
 func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
 	return claim.Collect(ctx, s.Do, pgx.RowTo[dispatcherd.JobID], dueSQL, after)
 }
 
-// asideSQL sets target $1 aside because of $2. It waits for no lock.
+// asideSQL sets target $1 aside because of $2. A job on which nodes depend gets a row, as if it had children.
 const asideSQL = `
-UPDATE dispatcherd.batches SET aside = $2, aside_at = clock_timestamp()
-WHERE id = ANY (ARRAY (SELECT id FROM dispatcherd.batches WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED))`
+INSERT INTO dispatcherd.batches (id, kind, aside, aside_at) VALUES ($1, 'children', $2, clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET aside = excluded.aside, aside_at = excluded.aside_at`
 
 // SetAside says that steps of a target fail. Its messages stay until a repair.
 func (s Store) SetAside(ctx context.Context, target dispatcherd.JobID, why error) error {

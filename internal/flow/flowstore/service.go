@@ -2,15 +2,14 @@ package flowstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
@@ -152,12 +151,13 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 	begun := s.Clock()
 	r, err := s.Table.Step(ctx, id, limits)
 	now := s.Clock()
+	perhaps, certain := aboutTarget(err)
 	s.mu.Lock()
-	aside, failed := false, aboutTarget(err)
-	if failed {
-		aside = s.turns.Failed(id, now)
+	aside := false
+	if err == nil {
+		s.turns.Done(id, r.Left, r.Busy, now.Sub(begun)/time.Duration(max(r.Rounds, 1)), now)
 	} else {
-		s.turns.Done(id, r.Left || err != nil, r.Busy || err != nil, now.Sub(begun)/time.Duration(max(r.Rounds, 1)), now)
+		aside = s.turns.Failed(id, certain, now)
 	}
 	s.mu.Unlock()
 	s.look = s.look || r.Told
@@ -170,16 +170,19 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 			zap.Int64("job", int64(id)), zap.Error(err))
 		return s.Table.SetAside(ctx, id, err)
 	}
-	if failed {
+	if perhaps {
 		return nil
 	}
 	return err
 }
 
-// aboutTarget reports whether a step can fail because of what its target contains.
-func aboutTarget(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pg.Code == "57014" || slices.Contains([]string{"22", "23", "54", "P0", "XX"}, pg.Code[:2]))
+// aboutTarget reports whether a step has perhaps, or certainly, failed because of what its target contains. A statement may take too long,
+// or a page may be unreadable, for another reason.
+func aboutTarget(err error) (perhaps, certain bool) {
+	code := claim.AnswerCode(err)
+	class := code[:min(2, len(code))]
+	certain = slices.Contains([]string{"22", "23", "54", "P0", "XX"}, class)
+	return certain || code == "57014" || class == "40" || class == "58", certain
 }
 
 // Settle does steps of a target until nothing is left, but for a second only: then the service goes on. So callers of the API see at once
