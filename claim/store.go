@@ -18,8 +18,9 @@ import (
 // before [Store.Join].
 type Store struct {
 	// Plan runs f with the connection for the statements of the controller, Admission for those about jobs with keys, Scan for those that
-	// read all of these jobs, Flows for the steps of batches and flows, and Upkeep for what may take long.
-	Plan, Admission, Scan, Flows, Upkeep Connection
+	// read all of these jobs, Flows for the steps of batches and flows, Search for the search for their targets, and Upkeep for what may
+	// take long.
+	Plan, Admission, Scan, Flows, Search, Upkeep Connection
 
 	config   Config
 	all      connections
@@ -82,7 +83,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	s.Scan = scan.of(OpAdmit)
 	// A step that a crash of Postgres loses is done again, because its messages are there again.
 	s.Flows = some("flows", 1, "SET synchronous_commit = off; SET statement_timeout = '1s'; SET lock_timeout = '50ms'", nil).of(OpStep)
-	s.backfill[0].timeout, s.sweep[0].timeout, scan[0].timeout = slowTimeout, slowTimeout, slowTimeout
+	search := some("flows search", 1, slow, nil)
+	s.Search = search.of(OpStep)
+	for _, list := range []connections{s.backfill, s.sweep, scan, search} {
+		list[0].timeout = slowTimeout
+	}
 	s.Upkeep = s.sweep.of(OpVacuum)
 	// sweep has no prepared statements, so it can connect without a schema.
 	err = s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {

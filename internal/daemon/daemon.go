@@ -178,8 +178,8 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 	}
 	keep := retention(d.cfg.Keep)
 	flows := &flowstore.Service{
-		Table: flowstore.Store{Do: d.store.Flows, Sweep: d.store.Upkeep}, Keep: max(keep.Done, keep.Failed, keep.Cancelled),
-		Log: d.log, Wake: d.wake, Clock: time.Now,
+		Table: flowstore.Store{Do: d.store.Flows, Search: d.store.Search, Sweep: d.store.Upkeep},
+		Keep:  max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log, Wake: d.wake, Clock: time.Now,
 	}
 	d.constructAPI(flows)
 	planner := controller.New(controller.Config{

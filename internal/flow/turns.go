@@ -61,6 +61,9 @@ func (t *Turns) Add(id dispatcherd.JobID, fresh bool) {
 	}
 }
 
+// Has reports whether a target waits for a step.
+func (t *Turns) Has(id dispatcherd.JobID) bool { return t.turns[id] != nil }
+
 // Next returns the next target, with the limits of its step. If it is 0, wait is how long none has a turn; 0 = until one is added.
 func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.Duration) {
 	t.paused = slices.DeleteFunc(t.paused, func(id dispatcherd.JobID) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
@@ -26,7 +27,18 @@ func (c *joined) settler(h *host) *settler {
 	}
 	s := &settler{items: c.items}
 	s.Service = flowstore.Service{Table: s, Wake: s.wake, Clock: h.local}
-	s.begin(h, opSettle, hostSettles, s.Services()[0])
+	service, search := s.Services()[0], s.Services()[1] // the simulation does both in one coroutine
+	step := service.Step
+	service.Topics |= search.Topics
+	service.Step = func(ctx context.Context, now background.Now) (time.Duration, error) {
+		if now.Woken&search.Topics != 0 {
+			if _, err := search.Step(ctx, now); err != nil {
+				return 0, err
+			}
+		}
+		return step(ctx, now)
+	}
+	s.begin(h, opSettle, hostSettles, service)
 	return s
 }
 

@@ -18,8 +18,9 @@ import (
 
 // Store does steps of batches and flows in Postgres.
 type Store struct {
-	Do    claim.Connection // of steps; a statement may take 1 s
-	Sweep claim.Connection // of expiry
+	Do     claim.Connection // of steps; a statement may take 1 s, and wait 50 ms for a lock
+	Search claim.Connection // of Due: many dead messages, which an old snapshot keeps, make it slow
+	Sweep  claim.Connection // of expiry
 }
 
 // roundsTime bounds the rounds of a step. A chain of nodes that are cancelled needs one round for each of them.
@@ -162,7 +163,7 @@ SELECT target FROM due d WHERE target IS NOT NULL
 
 // Due returns the first targets above an id that have messages.
 func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
-	return claim.Collect(ctx, s.Do, pgx.RowTo[dispatcherd.JobID], dueSQL, after)
+	return claim.Collect(ctx, s.Search, pgx.RowTo[dispatcherd.JobID], dueSQL, after)
 }
 
 // asideSQL sets target $1 aside because of $2. A job on which nodes depend gets a row, as if it had children.

@@ -1,6 +1,7 @@
 package flowstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // Times of the service.
 const (
 	settleTime  = time.Second
-	settlePause = 2 * time.Millisecond // while another dispatcher does a step
+	searchRest  = 10 * time.Millisecond // between two searches
 	repairEvery = 12 * time.Hour
 	repairPause = time.Second      // after each portion
 	expireEvery = 10 * time.Minute // also after a start
@@ -41,13 +42,12 @@ type Service struct {
 	Wake  func(contract.Topics) // of the service
 	Clock func() time.Time
 
-	mu    sync.Mutex
-	turns flow.Turns
-	own   map[dispatcherd.JobID][]dispatcherd.JobID // the targets of jobs that run here
+	mu      sync.Mutex
+	turns   flow.Turns
+	own     map[dispatcherd.JobID][]dispatcherd.JobID // the targets of jobs that run here
+	settled map[dispatcherd.JobID]chan struct{}       // closed when a target has no turn any more
 
-	look     bool              // for targets that have messages,
-	after    dispatcherd.JobID // behind this one
-	expireAt time.Time         // zero before the first step
+	expireAt time.Time // zero before the first step
 	repairAt time.Time
 	repaired dispatcherd.JobID // the last target of the repair that is under way
 }
@@ -61,7 +61,8 @@ func (s *Service) Services() []background.Service {
 		s.Log = zap.NewNop()
 	}
 	return []background.Service{
-		{Name: "flows", Topics: contract.EndsRecorded | contract.EndsWait, Step: s.step},
+		{Name: "flows", Topics: contract.EndsRecorded, Step: s.step},
+		{Name: "flow search", Topics: contract.EndsWait, Rest: searchRest, Step: s.search},
 		{Name: "flow upkeep", Step: s.upkeep},
 	}
 }
@@ -116,34 +117,32 @@ func (s *Service) Finished(request *contract.FinishRequest, result *contract.Fin
 	}
 }
 
-// step looks for targets if that is due, and does a step of the one that has the next turn.
-func (s *Service) step(ctx context.Context, present background.Now) (wait time.Duration, err error) {
-	s.look = s.look || present.Woken&contract.EndsWait != 0
-	var found []dispatcherd.JobID
-	if s.look {
-		if found, err = s.Table.Due(ctx, s.after); err != nil {
-			return 0, err
+// search gives all targets that have messages a turn. It is a service of its own, because steps must go on while it is slow or fails.
+func (s *Service) search(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
+	for after := dispatcherd.JobID(0); ; {
+		found, err := s.Table.Due(ctx, after)
+		if len(found) == 0 {
+			return time.Hour, err
 		}
-		s.look, s.after = len(found) > 0, 0
-		if s.look {
-			s.after = found[len(found)-1]
+		s.mu.Lock()
+		for _, id := range found {
+			s.turns.Add(id, false)
 		}
+		s.mu.Unlock()
+		s.Wake(contract.EndsRecorded)
+		after = found[len(found)-1]
 	}
+}
+
+// step does a step of the target that has the next turn.
+func (s *Service) step(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
 	s.mu.Lock()
-	for _, id := range found {
-		s.turns.Add(id, false)
-	}
 	id, limits, wait := s.turns.Next(s.Clock())
 	s.mu.Unlock()
-	switch {
-	case id != 0:
+	if id != 0 {
 		return 0, s.stepOf(ctx, id, limits)
-	case s.look:
-		return 0, nil
-	case wait == 0:
-		wait = time.Hour
 	}
-	return wait, nil
+	return cmp.Or(wait, time.Hour), nil
 }
 
 // stepOf does a step of a target.
@@ -159,8 +158,14 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 	} else {
 		aside = s.turns.Failed(id, certain, now)
 	}
+	if settled := s.settled[id]; settled != nil && !s.turns.Has(id) {
+		close(settled)
+		delete(s.settled, id)
+	}
 	s.mu.Unlock()
-	s.look = s.look || r.Told
+	if r.Told {
+		s.Wake(contract.EndsWait)
+	}
 	if r.Wrong > 0 {
 		s.Log.Warn("flows: counters of an open batch or flow were wrong and are corrected: rows were deleted or changed by hand",
 			zap.Int64("job", int64(id)), zap.Int("counters", r.Wrong))
@@ -185,21 +190,25 @@ func aboutTarget(err error) (perhaps, certain bool) {
 	return certain || code == "57014" || class == "40" || class == "58", certain
 }
 
-// Settle does steps of a target until nothing is left, but for a second only: then the service goes on. So callers of the API see at once
-// what they have asked for.
+// Settle gives a target a turn, and waits until nothing is left, but for a second only. So callers of the API see at once what they have
+// asked for.
 func (s *Service) Settle(ctx context.Context, id dispatcherd.JobID) {
-	defer s.Wake(contract.EndsWait)
-	for begun := time.Now(); time.Since(begun) < settleTime; {
-		r, err := s.Table.Step(ctx, id, flow.Full)
-		if err != nil || !r.Left {
-			return
-		}
-		if r.Busy {
-			select {
-			case <-ctx.Done():
-			case <-time.After(settlePause):
-			}
-		}
+	s.mu.Lock()
+	s.turns.Add(id, true)
+	if s.settled == nil {
+		s.settled = map[dispatcherd.JobID]chan struct{}{}
+	}
+	if s.settled[id] == nil {
+		s.settled[id] = make(chan struct{})
+	}
+	settled := s.settled[id]
+	s.mu.Unlock()
+	s.Wake(contract.EndsRecorded)
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	select {
+	case <-settled:
+	case <-ctx.Done():
 	}
 }
 

@@ -3,6 +3,7 @@ package flowstore
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type table struct {
 	old      int // portions that have expired
 	pass     func()
 	items    []int // limits of the steps
+	searches int
 }
 
 func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (Result, error) {
@@ -38,6 +40,7 @@ func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (Re
 }
 
 func (f *table) Due(_ context.Context, after dispatcherd.JobID) (due []dispatcherd.JobID, err error) {
+	f.searches++
 	for _, id := range f.due {
 		if id > after {
 			due = append(due, id)
@@ -94,16 +97,19 @@ func TestLimitsFollowTheTimeOfARound(t *testing.T) {
 	require.Equal(t, []int{1000, 500, 250, 500, 1000}, f.items)
 }
 
-// settle does steps until there is none to do at once.
+// settle searches for targets if a topic asks for it, and does steps until there is none to do at once.
 func settle(t *testing.T, s *Service, clock *time.Time, topics contract.Topics) (wait time.Duration) {
 	t.Helper()
+	if topics&contract.EndsWait != 0 {
+		_, err := s.search(t.Context(), background.Now{At: *clock})
+		require.NoError(t, err)
+	}
 	for range 1000 {
 		var err error
-		if wait, err = s.step(t.Context(), background.Now{At: *clock, Woken: topics}); err != nil || wait > 0 {
+		if wait, err = s.step(t.Context(), background.Now{At: *clock}); err != nil || wait > 0 {
 			require.NoError(t, err)
 			return wait
 		}
-		topics = 0
 	}
 	require.Fail(t, "steps do not end")
 	return 0
@@ -129,13 +135,82 @@ func TestTargetsOfJobsThatEndHereComeFirst(t *testing.T) {
 }
 
 func TestStepThatTellsOthersLooksForThem(t *testing.T) {
-	s, f, clock, _ := newService()
+	s, f, clock, woken := newService()
 	f.results[1] = Result{Told: true}
 	s.Watched(1)
 	s.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: 1}}}, &contract.FinishResult{Verdict: contract.OK})
 	f.due = []dispatcherd.JobID{5}
+	*woken = 0
 	settle(t, s, clock, contract.EndsRecorded)
+	settle(t, s, clock, *woken)
 	require.Equal(t, []dispatcherd.JobID{1, 5}, f.stepped)
+}
+
+// An old snapshot keeps so many dead messages that a search takes too long.
+func TestStepsGoOnWhileTheSearchFails(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.errs[0] = &pgconn.PgError{Code: "57014"}
+	s.turns.Add(1, true)
+	_, err := s.search(t.Context(), background.Now{At: *clock, Woken: contract.EndsWait})
+	require.Error(t, err)
+	require.Equal(t, time.Hour, settle(t, s, clock, 0))
+	require.Equal(t, []dispatcherd.JobID{1}, f.stepped)
+}
+
+// Producers that seal batches, and any session of Postgres, may notify all the time. Between two searches there is a rest, in which others
+// get their steps.
+func TestNotificationsCauseNoSearchAtEachStep(t *testing.T) {
+	s, f, clock, _ := newService()
+	f.due = []dispatcherd.JobID{1, 2, 3}
+	turns, steps, searches := map[string]*background.Turn{}, map[string]background.Service{}, 0
+	for _, service := range s.Services() {
+		turns[service.Name], steps[service.Name] = background.NewTurn(&service, rand.New(rand.NewPCG(1, 1))), service
+	}
+	s.Wake = func(topics contract.Topics) {
+		for _, turn := range turns {
+			turn.Wake(topics)
+		}
+	}
+	for range 100 {
+		s.Wake(contract.EndsWait)
+		for name, turn := range turns {
+			if turn.Pause(*clock) == 0 {
+				service := steps[name]
+				wait, err := service.Do(t.Context(), turn.Begin(*clock))
+				turn.End(*clock, wait, err)
+			}
+		}
+		*clock = clock.Add(time.Millisecond)
+	}
+	searches = f.searches / 2 // each ends with an answer that is empty
+	require.InDelta(t, 10, searches, 1)
+	require.GreaterOrEqual(t, len(f.stepped), 3*searches)
+}
+
+// A caller of the API waits for the turn of its target, and takes none from others.
+func TestSettleWaitsForTheTurnOfItsTarget(t *testing.T) {
+	s, f, clock, _ := newService()
+	woken := make(chan contract.Topics, 1)
+	s.Wake = func(topics contract.Topics) { woken <- topics }
+	s.turns.Add(1, true)
+	f.results[7] = Result{Left: true}
+	settled := make(chan struct{})
+	go func() {
+		s.Settle(t.Context(), 7)
+		close(settled)
+	}()
+	require.Equal(t, contract.EndsRecorded, <-woken)
+	for range 2 {
+		_, err := s.step(t.Context(), background.Now{At: *clock})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []dispatcherd.JobID{1, 7}, f.stepped)
+	require.NotEmpty(t, s.settled, "its second step is to come")
+	f.results[7] = Result{}
+	settle(t, s, clock, 0)
+	<-settled
+	require.Equal(t, []dispatcherd.JobID{1, 7, 7}, f.stepped)
+	require.Empty(t, s.settled)
 }
 
 func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
@@ -158,7 +233,9 @@ func TestLostConnectionIsNoFailureOfATarget(t *testing.T) {
 	f.errs[1] = errors.New("the connection is lost")
 	f.due = []dispatcherd.JobID{1}
 	for range 100 {
-		_, err := s.step(t.Context(), background.Now{At: *clock, Woken: contract.EndsWait})
+		_, err := s.search(t.Context(), background.Now{At: *clock})
+		require.NoError(t, err)
+		_, err = s.step(t.Context(), background.Now{At: *clock})
 		if *clock = clock.Add(time.Second); err != nil {
 			require.ErrorContains(t, err, "the connection is lost")
 		}

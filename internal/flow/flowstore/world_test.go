@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func storeOf(s *claim.Store) Store { return Store{Do: s.Flows, Sweep: s.Upkeep} }
+func storeOf(s *claim.Store) Store { return Store{Do: s.Flows, Search: s.Search, Sweep: s.Upkeep} }
 
 // noCounterIsNegative looks at the counters of all batches and nodes.
 func (w *world) noCounterIsNegative() {
