@@ -29,7 +29,7 @@ func Step(v *View, l Limits) Change {
 		s.walk()
 	}
 	s.link()
-	if b := s.b; b.Kind != "" && b.Walk == "" && !b.Ended && b.CancelledBy == "" {
+	if b := s.b; b.Kind != "" && b.Walk != Retry && !b.Ended && b.CancelledBy == "" { // a retry withdraws a cancellation
 		if b.CancelledBy = v.Asked; b.CancelledBy == "" && s.over && !v.Alive {
 			b.CancelledBy = "parent"
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // asked says whether a request to cancel a job exists.
@@ -93,6 +94,20 @@ func TestLockedNodeOfACancelledFlowIsCancelledLater(t *testing.T) {
 	require.Equal(t, "cancelled", w.status(n["b"]))
 	require.True(t, get[bool](w, `SELECT j.cancelled_by = b.cancelled_by FROM dispatcherd.jobs j, dispatcherd.batches b
 		WHERE j.id = $1 AND b.id = $2`, n["b"], flow))
+}
+
+// An operator cancels the callback of a flow that was set aside, and repairs the flow. One step reads both messages.
+func TestCancellationOfACallbackBesideARepairCancelsTheFlow(t *testing.T) {
+	w := newWorld(t)
+	flow, n := w.flow(`{"callback": {"type": "c"}, "nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}]}`)
+	w.countEnds()
+	_, err := claim.Jobs{DB: w.db}.Cancel(t.Context(), dispatcherd.JobID(flow))
+	require.NoError(t, err)
+	require.NoError(t, joins.Joins{DB: w.db}.Repair(t.Context(), dispatcherd.JobID(flow)))
+	w.countEnds()
+	require.Equal(t, "cancelled", w.status(n["a"]))
+	require.Equal(t, "cancelled", w.status(n["b"]))
+	require.True(t, w.batch(flow).Ended)
 }
 
 // A child is claimed while its parent is cancelled: its claim is under way when the pending children are

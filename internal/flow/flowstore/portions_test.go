@@ -253,6 +253,18 @@ func TestOpenBatchesAreRepaired(t *testing.T) {
 	require.Zero(t, w.repair())
 }
 
+// A count of millions of members would take longer than a step may, and delay all others.
+func TestRepairDoesNotCountMoreThan100000Members(t *testing.T) {
+	w := newWorld(t)
+	batch := w.wrongBatches(1)[0]
+	w.countEnds()
+	for open, wrong := range map[int]int{100_001: 0, 100_000: 1} {
+		w.exec(`UPDATE dispatcherd.batches SET open = $2 WHERE id = $1`, batch, open)
+		require.Equal(t, wrong, w.repair())
+		require.Equal(t, []int{open, 1}[wrong], *w.batch(batch).Open)
+	}
+}
+
 // A call deletes a bounded number of rows of flows that ended long ago. All of them are deleted in the end, and the others stay.
 func TestManyEndedFlowsExpireInPortions(t *testing.T) {
 	w := newWorld(t)

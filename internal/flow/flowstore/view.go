@@ -17,7 +17,8 @@ FROM (SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1) AS here,
 // viewSQL reads target $1 as the JSON document of a flow.View, within $2 items, and ended jobs outside the flow that are not linked. It
 // reads no job that has ended, because a plan for all partitions costs much. A step links 50 jobs at most. The messages are whole ones. A
 // target is doomed if its members may have to be cancelled; they are read if flow.View.Looks. Waiting and pending rows that the step may
-// move are locked, unless they are locked already.
+// move are locked, unless they are locked already. A repair counts at most 100,000 members, because others wait for the statement: the
+// count matters when the last members end.
 const viewSQL = `
 WITH b AS MATERIALIZED (
 	SELECT b.*, o.alive, o.asked, b.id IS NOT NULL AND b.ended_at IS NULL AND b.walk IS NULL
@@ -114,8 +115,8 @@ SELECT json_build_object(
 		FROM (SELECT * FROM member LIMIT $2) m),
 	'morecancel', (SELECT count(*) FROM member) > $2,
 	'members', CASE WHEN (SELECT cancels FROM look) AND sealed_at IS NULL AND (SELECT count(*) FROM member) <= $2
-		OR walk = 'repair' AND kind <> 'flow'
-		THEN dispatcherd.open_members($1) END,
+		OR walk = 'repair' AND kind <> 'flow' AND open <= 100000
+		THEN dispatcherd.open_members($1) ELSE open END,
 	'outside', (SELECT json_agg(json_build_object('id', id, 'status', 'pending', 'busy',
 			id NOT IN (SELECT id FROM linkable UNION SELECT id FROM waits)
 			OR EXISTS (SELECT FROM dispatcherd.ends e WHERE e.target = u.id)) ORDER BY id) FROM (SELECT * FROM unlinked LIMIT 50) u WHERE live),
