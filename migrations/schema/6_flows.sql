@@ -30,13 +30,14 @@ CREATE TABLE dispatcherd.batches (
     autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX batches_ended ON dispatcherd.batches (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX batches_open ON dispatcherd.batches (id) WHERE ended_at IS NULL;
 CREATE INDEX batches_unsealed ON dispatcherd.batches (opened_at) WHERE sealed_at IS NULL; -- for the metric of batches never sealed
 CREATE INDEX batches_aside ON dispatcherd.batches (aside_at) WHERE aside_at IS NOT NULL;
 COMMENT ON TABLE dispatcherd.batches IS
     'Batches, flows, and jobs with children. A transaction that changes a row, its nodes, edges or bad members, first locks the row.';
 COMMENT ON COLUMN dispatcherd.batches.walk IS
     'What goes through the nodes or members in portions: a retry or a repair. Meanwhile ends wait.';
-COMMENT ON COLUMN dispatcherd.batches.walked IS 'The place of a node, or the member, up to which it has come.';
+COMMENT ON COLUMN dispatcherd.batches.walked IS 'The place of a node, or the negated id of a member, up to which it has come.';
 COMMENT ON COLUMN dispatcherd.batches.aside IS 'Why dispatchers have set it aside: an error that its smallest step meets.';
 COMMENT ON COLUMN dispatcherd.batches.callback IS 'Whether a job with the same id waits for the end of the members.';
 COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'When it was sealed. Later no member is inserted.';
@@ -458,7 +459,7 @@ WITH whole AS MATERIALIZED (
 SELECT name, problem[1], problem[2] FROM checked WHERE problem IS NOT NULL ORDER BY place LIMIT 1
 $$;
 
--- check_flow, insert_flow and its other helpers call it: raises the error of a node, or of the flow itself if node is NULL.
+-- insert_flow and insert_nodes call it: raises the error of a node, or of the flow itself if node is NULL.
 CREATE FUNCTION dispatcherd.reject_flow(node text, rule text, why text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

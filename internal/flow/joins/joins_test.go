@@ -33,6 +33,19 @@ func newJoins(t *testing.T) (j Joins, exec func(sql string, args ...any)) {
 	}
 }
 
+func TestOpenBatchesAreFoundAmongManyEndedOnes(t *testing.T) {
+	j, exec := newJoins(t)
+	exec(`INSERT INTO dispatcherd.batches (id, kind, ended_at) SELECT i, 'batch', CASE WHEN i % 1000 > 0 THEN now() END
+		FROM generate_series(1, 5000) i`)
+	exec(`ANALYZE dispatcherd.batches`)
+	list, err := j.List(t.Context(), contract.BatchFilter{State: "open", Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, list, 5)
+	var plan []byte
+	require.NoError(t, j.DB.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) `+fmt.Sprintf(listSQL, notEnded), "", "open", int64(0), 10).Scan(&plan))
+	require.Contains(t, string(plan), "batches_open")
+}
+
 func TestBatchesAreListedByKindAndState(t *testing.T) {
 	j, exec := newJoins(t)
 	ctx := t.Context()

@@ -21,8 +21,10 @@ const (
 	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by, b.aside`
 
 	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
-	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)
+	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)%s
 	ORDER BY b.id DESC LIMIT $4) l`
+
+	notEnded = ` AND b.ended_at IS NULL` // with it Postgres uses the index batches_open
 
 	getSQL = `SELECT row_to_json(l)::text FROM (SELECT ` + batchColumns + `, j.type AS callback_type, j.status AS callback_status
 	FROM dispatcherd.batches b LEFT JOIN dispatcherd.jobs j ON j.id = b.id AND b.callback WHERE b.id = $1) l`
@@ -64,7 +66,11 @@ func (j Joins) read(ctx context.Context, into any, sql string, args ...any) erro
 
 // List returns a page of batches and flows, the newest first.
 func (j Joins) List(ctx context.Context, f contract.BatchFilter) (list []contract.Batch, err error) {
-	err = j.read(ctx, &list, listSQL, f.Kind, f.State, int64(f.Before), f.Limit)
+	only := ""
+	if f.State == "open" || f.State == "sealed" {
+		only = notEnded
+	}
+	err = j.read(ctx, &list, fmt.Sprintf(listSQL, only), f.Kind, f.State, int64(f.Before), f.Limit)
 	return list, err
 }
 
