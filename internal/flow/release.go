@@ -25,7 +25,7 @@ func (s *step) release() {
 		n.Ready, n.changed = true, true
 		switch {
 		case n.Waiting == NoRow:
-		case !runs(n.RunWhen, n.Bad):
+		case !Runs(n.RunWhen, n.Bad):
 			s.stop(n.ID, dispatcherd.Cancelled, cmp.Or(n.Reason, "no dependency failed"))
 		case n.TakesResults && n.Inputs > maxInputs:
 			s.stop(n.ID, dispatcherd.Failed, fmt.Sprintf(
@@ -48,15 +48,15 @@ func (s *step) end() {
 	case !b.Callback || s.Waiting == NoRow:
 	case b.CancelledBy != "":
 		s.stop(b.ID, dispatcherd.Cancelled, "the batch was cancelled")
-	case !runs(b.RunWhen, b.Failed+b.Cancelled):
+	case !Runs(b.RunWhen, b.Failed+b.Cancelled):
 		s.stop(b.ID, dispatcherd.Cancelled, cmp.Or(b.Reason, "no member failed"))
 	default:
 		s.Release = append(s.Release, b.ID)
 	}
 }
 
-// runs reports whether a node or callback runs, of whose dependencies or members bad have failed or were cancelled.
-func runs(when string, bad int) bool { return when == "ended" || (when == "failed") == (bad > 0) }
+// Runs reports whether a node or callback runs, of whose dependencies or members bad have failed or were cancelled.
+func Runs(when string, bad int) bool { return when == "ended" || (when == "failed") == (bad > 0) }
 
 // fits takes a waiting row from the limits. One that does not fit, or is locked, is left to a later step. The first one always fits.
 func (s *step) fits(waiting, inputs int) bool {

@@ -6,9 +6,10 @@ import "github.com/dispatcherd/dispatcherd"
 func (s *step) beginWalk(what string) bool {
 	b := s.b
 	if what == Retry {
+		runs := b.Callback && s.Alive && s.Waiting == NoRow
 		waits := b.Ended && s.Waiting != NoRow       // the retry of an outer batch has moved the callback
 		cancelled := b.CancelledBy != "" && !b.Ended // the retry withdraws this
-		if b.Kind == kindChildren || b.Failed+b.Cancelled == 0 && s.CallbackBad == nil && !waits && !cancelled {
+		if b.Kind == kindChildren || runs || b.Failed+b.Cancelled == 0 && s.CallbackBad == nil && !waits && !cancelled {
 			return false
 		}
 		b.Ended, b.CancelledBy = false, ""
@@ -30,6 +31,8 @@ func (s *step) walk() {
 		switch {
 		case b.Walk == Retry && w.bad() > 0 && w.Exists:
 			s.again(w)
+		case b.Walk == Retry && w.bad() > 0:
+			b.Reason = "member " + w.fate() + ", and cannot run again: retention has deleted its row, or another job has its unique key"
 		case b.Walk == Repair && w.open() > 0 && !w.Exists:
 			deleted := Ended{w.ID, Final{Status: dispatcherd.Cancelled}}
 			b.count(w.Final, deleted)

@@ -199,12 +199,13 @@ func (s Store) Repair(ctx context.Context, previous dispatcherd.JobID) (next dis
 	return next, err
 }
 
-// expireSQL deletes batches and flows that ended more than $1 ago, and expired unique keys, in portions: up to 100 of them, and flows until
-// they have 10,000 nodes. It returns whether there is more to delete.
+// expireSQL deletes batches and flows that ended more than $1 ago and have no message, and expired unique keys, in portions: up to 100 of
+// them, and flows until they have 10,000 nodes. It returns whether there is more to delete.
 const expireSQL = `
 WITH oldest AS MATERIALIZED (
-	SELECT id, ended_at, CASE kind WHEN 'flow' THEN done + failed + cancelled ELSE 0 END AS nodes FROM dispatcherd.batches
-	WHERE ended_at < now() - $1::interval AND open <= 0 ORDER BY ended_at LIMIT 100 FOR UPDATE SKIP LOCKED
+	SELECT id, ended_at, CASE kind WHEN 'flow' THEN done + failed + cancelled ELSE 0 END AS nodes FROM dispatcherd.batches b
+	WHERE ended_at < now() - $1::interval AND open <= 0 AND aside_at IS NULL
+		AND NOT EXISTS (SELECT FROM dispatcherd.ends e WHERE e.target = b.id) ORDER BY ended_at LIMIT 100 FOR UPDATE SKIP LOCKED
 ), old AS MATERIALIZED (
 	SELECT id FROM (SELECT id, sum(nodes) OVER (ORDER BY ended_at, id) - nodes AS earlier FROM oldest) o WHERE earlier < 10000
 ), node AS (

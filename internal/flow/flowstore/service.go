@@ -52,7 +52,7 @@ type Service struct {
 	repaired dispatcherd.JobID // the last target of the repair that is under way
 }
 
-// mostOwn bounds the noted jobs. Heartbeats find the ends of others.
+// mostOwn bounds the noted jobs. All are forgotten then, because some have ended elsewhere. Searches find the ends of the others.
 const mostOwn = 100_000
 
 // Services returns the background services. They run on all dispatchers.
@@ -87,12 +87,10 @@ func (s *Service) Watched(job dispatcherd.JobID) { s.note(job, job) }
 func (s *Service) note(job dispatcherd.JobID, targets ...dispatcherd.JobID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.own == nil {
+	if s.own == nil || len(s.own) == mostOwn {
 		s.own = map[dispatcherd.JobID][]dispatcherd.JobID{}
 	}
-	if len(s.own) < mostOwn {
-		s.own[job] = append(s.own[job], targets...)
-	}
+	s.own[job] = append(s.own[job], targets...)
 }
 
 // Finished takes the result of a finish. Heartbeats find the ends of jobs for which others began to wait after the claim, and of adopted

@@ -134,6 +134,18 @@ func TestTargetsOfJobsThatEndHereComeFirst(t *testing.T) {
 	require.Len(t, f.stepped, 7, "each end is noted once, and no heartbeat has found others")
 }
 
+// Jobs that are adopted or released end on other dispatchers.
+func TestNotedJobsAreBounded(t *testing.T) {
+	s, f, clock, _ := newService()
+	for id := range dispatcherd.JobID(mostOwn + 1) {
+		s.Watched(id + 1)
+	}
+	s.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: mostOwn + 1}}}, &contract.FinishResult{Verdict: contract.OK})
+	settle(t, s, clock, 0)
+	require.Equal(t, []dispatcherd.JobID{mostOwn + 1}, f.stepped, "its target is fresh, although the others have not ended here")
+	require.Empty(t, s.own)
+}
+
 func TestStepThatTellsOthersLooksForThem(t *testing.T) {
 	s, f, clock, woken := newService()
 	f.results[1] = Result{Told: true}

@@ -129,8 +129,8 @@ const badSQL = `
 SELECT json_build_object('id', id, 'status', status, 'endedat', finished_at) FROM dispatcherd.jobs
 WHERE id = $1 AND status IN ('failed', 'cancelled') LIMIT 1`
 
-// walkSQL reads the nodes of flow $1, or the failed and cancelled members of batch $1, to which the walk comes next, behind $3: at most $2,
-// with at most $2 dependencies. In a retry ($4) one exists if its row is as recorded, in a repair if it has a row or its end is reported. A
+// walkSQL reads the nodes of flow $1, or the failed and cancelled members of batch $1, the last one first, to which the walk comes next,
+// behind $3: at most $2, with at most $2 dependencies. The place of a member is its negated id. In a retry ($4) one exists if its row is as recorded, in a repair if it has a row or its end is reported. A
 // member whose unique key a live job has, or a later one of these members, does not exist.
 const walkSQL = `
 WITH node AS (
@@ -144,11 +144,11 @@ WITH node AS (
 			OR EXISTS (SELECT FROM dispatcherd.ends e WHERE e.target = $1 AND n.id = ANY (e.jobs)) END AS exists, false AS nested, total
 	FROM node n WHERE earlier < $2
 	UNION ALL
-	SELECT m.job_id, m.status, m.finished_at, m.job_id, j.id IS NOT NULL AND $4
+	SELECT m.job_id, m.status, m.finished_at, -m.job_id, j.id IS NOT NULL AND $4
 		AND (j.unique_key IS NULL OR NOT EXISTS (SELECT FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key)
 			AND row_number() OVER (PARTITION BY j.unique_key ORDER BY m.job_id DESC) = 1),
 		EXISTS (SELECT FROM dispatcherd.batches t WHERE t.id = m.job_id AND t.callback), count(*) OVER ()
-	FROM (SELECT * FROM dispatcherd.bad_members WHERE batch = $1 AND job_id > $3 ORDER BY job_id LIMIT $2 + 1) m
+	FROM (SELECT * FROM dispatcherd.bad_members WHERE batch = $1 AND ($3 = 0 OR job_id < -$3) ORDER BY job_id DESC LIMIT $2 + 1) m
 	LEFT JOIN dispatcherd.jobs j ON j.id BETWEEN m.job_id AND m.job_id AND j.status = m.status AND j.finished_at = m.finished_at
 )
 SELECT json_build_object('walk', (SELECT json_agg(w ORDER BY place) FROM (SELECT * FROM walked ORDER BY place LIMIT $2) w),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
 // keysSQL counts the failed and cancelled members of batch $1; those whose unique key a live job has, and the
@@ -24,6 +25,12 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 	if err != nil {
 		return r, err
 	}
+	conflict := func(rule, why string, args ...any) error {
+		return &RefusedError{Rule: rule, kind: ErrConflict, message: fmt.Sprintf("%s %d: ", b.Kind, id) + fmt.Sprintf(why, args...)}
+	}
+	if b.Callback && b.CallbackStatus == "" && b.EndedAt != nil && (b.CancelledBy != "" || !flow.Runs(b.RunWhen, b.Failed+b.Cancelled)) {
+		return r, conflict("rows_exist", "its callback did not run, and was deleted by retention: insert the jobs again")
+	}
 	if b.Kind == contract.BatchKind {
 		var members, taken, repeated int
 		var holder int64
@@ -31,8 +38,8 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 			return r, refused(err)
 		}
 		if taken > 0 && taken == members && !callbackRuns(&b) {
-			return r, &RefusedError{Rule: contract.UniqueKeyIndex, kind: ErrConflict,
-				message: fmt.Sprintf("batch %d: other jobs have the unique keys of all failed and cancelled members, for example job %d", id, holder)}
+			return r, conflict(contract.UniqueKeyIndex,
+				"other jobs have the unique keys of all failed and cancelled members, for example job %d", holder)
 		}
 		r.Skipped = taken + repeated
 	}
@@ -40,9 +47,6 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 	var bad, gone, callback int
 	var first int64
 	err = j.DB.QueryRow(ctx, retrySQL, int64(id)).Scan(&idle, &bad, &gone, &first, &callback, nil)
-	conflict := func(rule, why string, args ...any) error {
-		return &RefusedError{Rule: rule, kind: ErrConflict, message: fmt.Sprintf("%s %d: ", b.Kind, id) + fmt.Sprintf(why, args...)}
-	}
 	switch {
 	case err != nil:
 		return r, refused(err)
