@@ -19,8 +19,8 @@ type flowStep struct {
 
 // Stepped is the result of a step.
 type Stepped struct {
-	Messages         int // that it has handled
-	Left, Busy, Told bool
+	Messages               int // that it has handled
+	Left, Busy, OthersTold bool
 }
 
 // beginStep locks the target.
@@ -75,7 +75,7 @@ func (s *Statement) view() *flow.View {
 		return v
 	}
 	v.Waiting = s.waiting(id, dispatcherd.Waiting)
-	v.Alone = true
+	v.NoInserts = true
 	if b.CancelledBy != "" || v.Asked != "" || !v.Alive {
 		if v.Looks() {
 			s.viewCancel(v, b)
@@ -229,7 +229,7 @@ func (s *Statement) viewCancel(v *flow.View, b *target) {
 func (s *Statement) commitStep(now int64) State {
 	t, c := s.table, &s.step.change
 	t.commits++
-	s.Stepped = Stepped{Messages: len(c.Taken), Left: c.Left(), Busy: c.Busy, Told: len(c.Send)+len(c.Stop) > 0}
+	s.Stepped = Stepped{Messages: len(c.Taken), Left: c.Left(), Busy: c.Busy, OthersTold: len(c.Send)+len(c.Stop) > 0}
 	ends := slices.DeleteFunc(slices.Clone(t.flows.ends[s.step.target]), func(m flow.Message) bool {
 		return slices.Contains(c.Taken, m.ID) && (m.Done == 0 || t.Skip&CheckCounted == 0)
 	})

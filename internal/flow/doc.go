@@ -16,6 +16,7 @@
 //   - A node is released or ended only when Node.Open is 0, and once until it is retried. The callback is released or ended only when the
 //     target is sealed and Open is 0.
 //   - No counter is computed from rows that retention deletes.
-//   - A step does no more than its limits allow, except that it always counts one job or dependant, and moves one row.
+//   - A step does no more than its limits allow, except that it always counts one job or dependant, and moves one row. Whatever
+//     the limits are, a step links up to 50 jobs outside a flow, and the last step of a repair counts up to 100,000 members.
 //   - How messages are divided among steps does not change the result.
 package flow

@@ -143,7 +143,7 @@ func (m *memory) waiting(id dispatcherd.JobID) int {
 // viewCancel reads the members of a target that may be cancelled.
 func (m *memory) viewCancel(v *View, l Limits) {
 	b, j := &v.Batch, m.jobs[v.Batch.ID]
-	v.Alone = b.Kind == kindChildren || b.CancelledBy != "" && !m.locked()
+	v.NoInserts = b.Kind == kindChildren || b.CancelledBy != "" && !m.locked()
 	if b.Kind == "" || b.Ended || !v.Looks() || b.CancelledBy == "" && v.Asked == "" && (j == nil || v.Alive) {
 		return
 	}

@@ -93,11 +93,11 @@ func (s *step) cancel() {
 			left = true
 		}
 	}
-	if s.b.Sealed || s.Alone && !left {
+	if s.b.Sealed || s.NoInserts && !left {
 		s.b.Open += number(!s.b.Sealed) * s.Members
 		s.b.Sealed = true
 	} else {
-		s.Busy = s.Busy || !s.Alone
+		s.Busy = s.Busy || !s.NoInserts
 		left = true
 	}
 	s.Look = s.Look || left

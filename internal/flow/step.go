@@ -12,12 +12,12 @@ type step struct {
 	*View
 	Change
 
-	b     *Batch
-	items int  // jobs and dependants that may be counted
-	rows  int  // that may be moved
-	bytes int  // of these
-	told  bool // the flows of one message about the job with the id of the target
-	over  bool // that job has ended
+	b      *Batch
+	items  int  // jobs and dependants that may be counted
+	rows   int  // that may be moved
+	bytes  int  // of these
+	passed bool // the flows of one message about the job with the id of the target
+	over   bool // that job has ended
 }
 
 // Step decides what follows from what was read. It depends on its arguments only, and changes the view. Each limit is at least 1.
@@ -82,7 +82,8 @@ func (s *step) count() {
 }
 
 // countJob reports whether the message about a job is counted completely. A job with many dependants is counted in portions. The record of
-// an end is written with the first of them, because the nodes that are released read it, and that of a job that runs again with the last.
+// an end is written with the first portion, because the nodes that are released read it. The record of a job that runs again is written
+// with the last portion.
 func (s *step) countJob(e Ended, part *int64) bool {
 	if s.items == 0 {
 		return false
@@ -146,10 +147,10 @@ func (s *step) tell(old Final, e Ended, part *int64) bool {
 
 // pass tells the flows that depend on the job with the id of the target.
 func (s *step) pass(e Ended, part *int64) bool {
-	if s.told {
+	if s.passed {
 		return false // the flows were read for one message
 	}
-	s.told = true
+	s.passed = true
 	s.over = s.over || e.open() == 0
 	for _, flow := range s.Flows {
 		if s.items == 0 {

@@ -24,7 +24,8 @@ const (
 // Turns says which target gets the next step. It is the only memory of the service: a heartbeat fills it again.
 //
 // Fresh targets are those for which a job has ended here and that have had no step since. After three steps of fresh targets, one of the
-// others gets a step. So a target waits for the steps of the fresh targets before it, and for a third as many others.
+// others gets a step. A fresh target waits for one step of each fresh target before it, and for a third as many others. One of the
+// others waits for three fresh ones for each target before it.
 type Turns struct {
 	fresh, others, paused []dispatcherd.JobID
 	turns                 map[dispatcherd.JobID]*turn

@@ -149,10 +149,10 @@ type View struct {
 	CallbackBad  *Ended // the callback, if it failed or was cancelled
 	Walk         []Walked
 	MoreWalk     bool
-	Members      int      // that have not ended according to rows and messages, for a seal and the repair of what is no flow; Open = not counted
+	Members      int      // that have not ended according to rows and messages: for a seal, and the repair of what is no flow; else Open
 	Cancel       []Member // if View.Looks: pending, waiting and running members of a target that is cancelled, or may be
 	MoreCancel   bool     // there are others
-	Alone        bool     // no transaction inserts members
+	NoInserts    bool     // no transaction inserts members
 	Outside      []Outside
 	MoreOutside  bool
 }

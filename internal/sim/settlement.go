@@ -49,7 +49,7 @@ func (s *settler) Step(ctx context.Context, target dispatcherd.JobID, l flow.Lim
 		return r, err
 	}
 	done := s.answer.tx.Stepped
-	return flowstore.Result{Left: done.Left, Busy: done.Busy, Told: done.Told}, nil
+	return flowstore.Result{Left: done.Left, Busy: done.Busy, OthersTold: done.OthersTold}, nil
 }
 
 // Due implements flowstore.Table.

@@ -203,7 +203,7 @@ func (r *Result) queue(batch *pgx.Batch, c *flow.Change) {
 	}
 	write(len(c.Stop), stopSQL, c.Stop)
 	write(len(c.Ask), `INSERT INTO dispatcherd.operations (kind, target, who) SELECT 'cancel', unnest($1::bigint[]), $2`, c.Ask, b.CancelledBy)
-	r.Told = r.Told || len(c.Send)+len(c.Stop)+len(c.Again) > 0
+	r.OthersTold = r.OthersTold || len(c.Send)+len(c.Stop)+len(c.Again) > 0
 	if c.Look {
 		c.Send = append(c.Send, flow.Message{Target: b.ID})
 	}

@@ -31,12 +31,12 @@ const lockNotAvailable = "55P03"
 
 // Result is what a step has left.
 type Result struct {
-	Left    bool // there is more to do
-	Busy    bool // after another transaction
-	Told    bool // other targets may have messages
-	Wrong   int  // counters that a repair has found
-	Retried int  // jobs that run again
-	Rounds  int
+	Left       bool // there is more to do
+	Busy       bool // after another transaction
+	OthersTold bool // other targets may have messages
+	Wrong      int  // counters that a repair has found
+	Retried    int  // jobs that run again
+	Rounds     int
 }
 
 // Step does a step of a target: rounds of reading, deciding and writing in one transaction.
@@ -67,10 +67,10 @@ type step struct {
 
 func (s *step) do(ctx context.Context) error {
 	s.Result = Result{}
-	var locked, alone bool
+	var locked, noInserts bool
 	var batch pgx.Batch
 	batch.Queue("BEGIN")
-	batch.Queue(lockSQL, s.target).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, &s.Busy, &alone) })
+	batch.Queue(lockSQL, s.target).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, &s.Busy, &noInserts) })
 	defer func() {
 		if s.conn.PgConn().TxStatus() != 'I' {
 			_, _ = s.conn.Exec(ctx, "ROLLBACK")
@@ -93,7 +93,7 @@ func (s *step) do(ctx context.Context) error {
 		if err := s.readMore(ctx, &view.View, view.Unlinked); err != nil {
 			return err
 		}
-		view.Alone = alone || view.Batch.Kind == "children"
+		view.NoInserts = noInserts || view.Batch.Kind == "children"
 		s.change = flow.Step(&view.View, s.limits)
 		refused := slices.Contains(s.change.Release, s.refuse.ID)
 		if refused { // Items is 1

@@ -56,8 +56,9 @@ func TestNewestJobOfAUniqueKeyIsRetriedInWhateverPortionItIs(t *testing.T) {
 	batch := w.open("ended")
 	var members []int64
 	for range 3 {
-		members = append(members, get[int64](w, `INSERT INTO dispatcherd.jobs (type, parent, unique_key) VALUES ('x', $1, 'k') RETURNING id`, batch))
-		w.end(contract.FailedFinal, members[len(members)-1])
+		id := get[int64](w, `INSERT INTO dispatcherd.jobs (type, parent, unique_key) VALUES ('x', $1, 'k') RETURNING id`, batch)
+		w.end(contract.FailedFinal, id)
+		members = append(members, id)
 	}
 	w.seal(batch)
 	w.countEnds()

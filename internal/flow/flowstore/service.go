@@ -161,7 +161,7 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 		delete(s.settled, id)
 	}
 	s.mu.Unlock()
-	if r.Told {
+	if r.OthersTold {
 		s.Wake(contract.EndsWait)
 	}
 	if r.Wrong > 0 {

@@ -148,7 +148,7 @@ func TestNotedJobsAreBounded(t *testing.T) {
 
 func TestStepThatTellsOthersLooksForThem(t *testing.T) {
 	s, f, clock, woken := newService()
-	f.results[1] = Result{Told: true}
+	f.results[1] = Result{OthersTold: true}
 	s.Watched(1)
 	s.Finished(&contract.FinishRequest{Items: []contract.Finish{{ID: 1}}}, &contract.FinishResult{Verdict: contract.OK})
 	f.due = []dispatcherd.JobID{5}

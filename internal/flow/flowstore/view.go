@@ -6,23 +6,23 @@ const lockSQL = `
 SELECT b.locked OR NOT b.here AND ARRAY (
 		SELECT id FROM dispatcherd.ends WHERE target = $1 AND id = (SELECT id FROM dispatcherd.ends WHERE target = $1 ORDER BY id LIMIT 1)
 		FOR UPDATE SKIP LOCKED) <> '{}',
-	b.here AND NOT b.locked AND NOT b.aside, b.alone
+	b.here AND NOT b.locked AND NOT b.aside, b.no_inserts
 FROM (SELECT EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1) AS here,
 	EXISTS (SELECT FROM dispatcherd.batches WHERE id = $1 AND aside_at IS NOT NULL) AS aside,
 	ARRAY (SELECT id FROM dispatcherd.batches WHERE id = $1 AND aside_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) <> '{}' AS locked,
 	ARRAY (SELECT id FROM dispatcherd.batches WHERE id = $1 AND sealed_at IS NULL AND cancelled_by IS NOT NULL AND aside_at IS NULL
-		FOR UPDATE SKIP LOCKED) <> '{}' AS alone
+		FOR UPDATE SKIP LOCKED) <> '{}' AS no_inserts
 ) b`
 
 // viewSQL reads target $1 as the JSON document of a flow.View, within $2 items, and ended jobs outside the flow that are not linked. It
-// reads no job that has ended, because a plan for all partitions costs much. A step links 50 jobs at most. The messages are whole ones. A
-// target is doomed if its members may have to be cancelled; they are read if flow.View.Looks. Waiting and pending rows that the step may
-// move are locked, unless they are locked already. A repair counts at most 100,000 members, because others wait for the statement: the
+// reads no job that has ended, because a plan for all partitions costs much. A step links 50 jobs at most. The messages are whole ones. The
+// members are read if flow.Step may have to cancel them (may_cancel), and flow.View.Looks. Waiting and pending rows that the step may move
+// are locked, unless they are locked already. A repair counts at most 100,000 members, because others wait for the statement: the
 // count matters when the last members end.
 const viewSQL = `
 WITH b AS MATERIALIZED (
 	SELECT b.*, o.alive, o.asked, b.id IS NOT NULL AND b.ended_at IS NULL AND b.walk IS NULL
-		AND (b.cancelled_by IS NOT NULL OR o.asked IS NOT NULL OR (b.callback OR b.kind = 'children') AND NOT o.alive) AS doomed
+		AND (b.cancelled_by IS NOT NULL OR o.asked IS NOT NULL OR (b.callback OR b.kind = 'children') AND NOT o.alive) AS may_cancel
 	FROM (SELECT EXISTS (SELECT FROM dispatcherd.jobs_live WHERE id = $1)
 			OR EXISTS (SELECT FROM dispatcherd.jobs_waiting WHERE id = $1) AS alive,
 		(SELECT coalesce(who, 'parent') FROM dispatcherd.operations WHERE kind = 'cancel' AND target = $1 ORDER BY id LIMIT 1) AS asked) o
@@ -33,7 +33,7 @@ WITH b AS MATERIALIZED (
 ), taken AS MATERIALIZED (
 	SELECT * FROM message WHERE earlier < $2 ORDER BY id LIMIT $2
 ), look AS MATERIALIZED (
-	SELECT (SELECT doomed FROM b) AND EXISTS (SELECT FROM taken WHERE jobs IS NULL AND done = 0
+	SELECT (SELECT may_cancel FROM b) AND EXISTS (SELECT FROM taken WHERE jobs IS NULL AND done = 0
 		OR jobs[1] = $1 OR 'pending' = ANY (statuses)) AS cancels
 ), job AS MATERIALIZED (
 	SELECT j.id, CASE WHEN j.place = 1 THEN m.part ELSE 0 END AS part, row_number() OVER (ORDER BY m.id, j.place) AS place
@@ -50,7 +50,7 @@ WITH b AS MATERIALIZED (
 	SELECT id FROM dispatcherd.nodes WHERE flow = $1 AND EXISTS (SELECT FROM taken WHERE jobs IS NULL AND done = 0)
 		AND open <= 0 AND ready_at IS NULL AND status IS NULL ORDER BY place LIMIT $2 + 1
 ), node AS MATERIALIZED (
-	SELECT n.*, n.ready_at IS NULL AND n.open <= h.hits AND NOT b.doomed AS due
+	SELECT n.*, n.ready_at IS NULL AND n.open <= h.hits AND NOT b.may_cancel AS due
 	FROM (SELECT id, sum(hits) AS hits FROM (
 		SELECT unnest(after) AS id, 1 AS hits FROM slice UNION ALL SELECT id, 0 FROM ready) h GROUP BY id) h
 	JOIN dispatcherd.nodes n ON n.id BETWEEN h.id AND h.id CROSS JOIN b
@@ -62,7 +62,7 @@ WITH b AS MATERIALIZED (
 ), free AS MATERIALIZED (
 	SELECT id, pg_column_size(payload) AS size FROM dispatcherd.jobs_waiting
 	WHERE id = ANY (ARRAY (SELECT id FROM node WHERE due UNION ALL SELECT id FROM member WHERE status = 'waiting'
-		UNION ALL SELECT $1 FROM b WHERE doomed OR sealed_at IS NOT NULL AND ended_at IS NULL AND walk IS NULL
+		UNION ALL SELECT $1 FROM b WHERE may_cancel OR sealed_at IS NOT NULL AND ended_at IS NULL AND walk IS NULL
 			AND open <= (SELECT coalesce(sum(done + coalesce(cardinality(jobs), 0)), 0) FROM taken)))
 	ORDER BY id FOR UPDATE SKIP LOCKED
 ), pending AS MATERIALIZED (
@@ -130,8 +130,9 @@ SELECT json_build_object('id', id, 'status', status, 'endedat', finished_at) FRO
 WHERE id = $1 AND status IN ('failed', 'cancelled') LIMIT 1`
 
 // walkSQL reads the nodes of flow $1, or the failed and cancelled members of batch $1, the last one first, to which the walk comes next,
-// behind $3: at most $2, with at most $2 dependencies. The place of a member is its negated id. In a retry ($4) one exists if its row is as recorded, in a repair if it has a row or its end is reported. A
-// member whose unique key a live job has, or a later one of these members, does not exist.
+// behind $3: at most $2, with at most $2 dependencies. The place of a member is its negated id. In a retry ($4) one exists if its row is as
+// recorded, in a repair if it has a row or its end is reported. A member whose unique key a live job has, or a later one of these members,
+// does not exist.
 const walkSQL = `
 WITH node AS (
 	SELECT *, count(*) OVER () AS total, sum(cardinality(depends_on)) OVER (ORDER BY place) - cardinality(depends_on) AS earlier

@@ -42,7 +42,8 @@ func TestOpenBatchesAreFoundAmongManyEndedOnes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 5)
 	var plan []byte
-	require.NoError(t, j.DB.QueryRow(t.Context(), `EXPLAIN (FORMAT JSON) `+fmt.Sprintf(listSQL, notEnded), "", "open", int64(0), 10).Scan(&plan))
+	explain := `EXPLAIN (FORMAT JSON) ` + fmt.Sprintf(listSQL, notEnded)
+	require.NoError(t, j.DB.QueryRow(t.Context(), explain, "", "open", int64(0), 10).Scan(&plan))
 	require.Contains(t, string(plan), "batches_open")
 }
 

@@ -121,7 +121,7 @@ func flowControls() []*Control {
 		},
 		{
 			Trial: named(onlyTrees, "orphan-out", "the end of a parent does not cancel its children",
-				Cut{"internal/flow/flowstore/view.go", "OR (b.callback OR b.kind = 'children') AND NOT o.alive) AS doomed", ") AS doomed", 1}),
+				Cut{"internal/flow/flowstore/view.go", "OR (b.callback OR b.kind = 'children') AND NOT o.alive) AS may_cancel", ") AS may_cancel", 1}),
 			Found: func(r *judge.Report) int { return r.Orphans },
 		},
 	}
