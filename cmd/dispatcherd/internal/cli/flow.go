@@ -50,11 +50,11 @@ const maxDocument = 64 << 20
 func (a treeCommands) repairCommand() *cobra.Command {
 	return a.onID(&cobra.Command{
 		Use:   "repair",
-		Short: "Count the jobs that have not ended again, after rows were deleted by hand",
-		Long: "Counts the jobs of a flow or batch that have not ended again, after rows were deleted by hand. Each dispatcher " +
-			"does this ten minutes after its start and then every twelve hours. If more than 100,000 members of a batch have not ended, they " +
-			"are not counted, because that would delay other batches: repeat the command when fewer are left. Tries a flow or batch again " +
-			"that dispatchers have set aside.",
+		Short: "Count anew how many jobs have not ended, after rows were deleted by hand",
+		Long: "Counts anew how many jobs of a flow or batch have not ended, after rows were deleted by hand.\n" +
+			"Each dispatcher does this by itself ten minutes after its start, and then every 12 hours.\n" +
+			"More than 100,000 open members of a batch are not counted, because that would delay other batches.\n" +
+			"If dispatchers have set the flow or batch aside because of an error, they try it again.",
 		Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Repair(ctx, id)
