@@ -28,15 +28,19 @@ func (c *joined) settler(h *host) *settler {
 	s := &settler{items: c.items}
 	s.Service = flowstore.Service{Table: s, Wake: s.wake, Clock: h.local}
 	service, search := s.Services()[0], s.Services()[1] // the simulation does both in one coroutine
-	step := service.Step
+	step, due := service.Step, false
 	service.Topics |= search.Topics
 	service.Step = func(ctx context.Context, now background.Now) (time.Duration, error) {
-		if now.Woken&search.Topics != 0 {
-			if _, err := search.Step(ctx, now); err != nil {
+		rest := time.Hour
+		if due = due || now.Woken&search.Topics != 0; due {
+			var err error
+			if rest, err = search.Step(ctx, now); err != nil {
 				return 0, err
 			}
+			due = rest < time.Hour
 		}
-		return step(ctx, now)
+		wait, err := step(ctx, now)
+		return min(wait, rest), err
 	}
 	s.begin(h, opSettle, hostSettles, service)
 	return s

@@ -19,7 +19,7 @@ import (
 // Times of the service.
 const (
 	settleTime  = time.Second
-	searchRest  = 10 * time.Millisecond // between two searches
+	searchRest  = 10 * time.Millisecond // between two searches, or as long as the last one took
 	repairEvery = 12 * time.Hour
 	repairPause = time.Second      // after each portion
 	expireEvery = 10 * time.Minute // also after a start
@@ -47,6 +47,7 @@ type Service struct {
 	own     map[dispatcherd.JobID][]dispatcherd.JobID // the targets of jobs that run here
 	settled map[dispatcherd.JobID]chan struct{}       // closed when a target has no turn any more
 
+	searchAt time.Time // the next search begins not before
 	expireAt time.Time // zero before the first step
 	repairAt time.Time
 	repaired dispatcherd.JobID // the last target of the repair that is under way
@@ -62,7 +63,7 @@ func (s *Service) Services() []background.Service {
 	}
 	return []background.Service{
 		{Name: "flows", Topics: contract.EndsRecorded, Step: s.step},
-		{Name: "flow search", Topics: contract.EndsWait, Rest: searchRest, Step: s.search},
+		{Name: "flow search", Topics: contract.EndsWait, Step: s.search},
 		{Name: "flow upkeep", Step: s.upkeep},
 	}
 }
@@ -115,11 +116,18 @@ func (s *Service) Finished(request *contract.FinishRequest, result *contract.Fin
 	}
 }
 
-// search gives all targets that have messages a turn. It is a service of its own, because steps must go on while it is slow or fails.
+// search gives all targets that have messages a turn. It is a service of its own, because steps must go on while it is slow or fails. It
+// takes at most half of the time.
 func (s *Service) search(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
+	begun := s.Clock()
+	if wait = s.searchAt.Sub(begun); wait > 0 {
+		return wait, nil
+	}
 	for after := dispatcherd.JobID(0); ; {
 		found, err := s.Table.Due(ctx, after)
 		if len(found) == 0 {
+			now := s.Clock()
+			s.searchAt = now.Add(max(now.Sub(begun), searchRest))
 			return time.Hour, err
 		}
 		s.mu.Lock()
