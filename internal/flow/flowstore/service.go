@@ -197,10 +197,10 @@ func aboutTarget(err error) (perhaps, certain bool) {
 }
 
 // Settle gives a target a turn, and waits until nothing is left, but for a second only. So callers of the API see at once what they have
-// asked for.
+// asked for. The target is not fresh: steps of many callers would delay the callbacks of others.
 func (s *Service) Settle(ctx context.Context, id dispatcherd.JobID) {
 	s.mu.Lock()
-	s.turns.Add(id, true)
+	s.turns.Add(id, false)
 	if s.settled == nil {
 		s.settled = map[dispatcherd.JobID]chan struct{}{}
 	}

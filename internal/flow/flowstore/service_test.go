@@ -199,12 +199,12 @@ func TestNotificationsCauseNoSearchAtEachStep(t *testing.T) {
 	require.GreaterOrEqual(t, len(f.stepped), 3*searches)
 }
 
-// A caller of the API waits for the turn of its target, and takes none from others.
+// A caller of the API waits for the turn of its target, and takes none from others: the targets of jobs that have ended here come first,
+// because the steps that callers ask for are long.
 func TestSettleWaitsForTheTurnOfItsTarget(t *testing.T) {
 	s, f, clock, _ := newService()
 	woken := make(chan contract.Topics, 1)
 	s.Wake = func(topics contract.Topics) { woken <- topics }
-	s.turns.Add(1, true)
 	f.results[7] = Result{Left: true}
 	settled := make(chan struct{})
 	go func() {
@@ -212,6 +212,7 @@ func TestSettleWaitsForTheTurnOfItsTarget(t *testing.T) {
 		close(settled)
 	}()
 	require.Equal(t, contract.EndsRecorded, <-woken)
+	s.turns.Add(1, true) // a job has ended here
 	for range 2 {
 		_, err := s.step(t.Context(), background.Now{At: *clock})
 		require.NoError(t, err)
