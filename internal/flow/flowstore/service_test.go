@@ -241,6 +241,25 @@ func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
 	require.Equal(t, time.Hour, wait)
 }
 
+// A page that cannot be read, or a row that Go cannot decode, returns with each step of its target.
+func TestErrorsOfAnyKindSetTheirTargetAsideIfOthersSucceed(t *testing.T) {
+	for _, err := range []error{&pgconn.PgError{Code: "58030"}, &pgconn.PgError{Code: "57014"}, errors.New("a time cannot be decoded")} {
+		s, f, clock, _ := newService()
+		f.errs[1], f.results[2] = err, Result{Left: true}
+		s.turns.Add(1, false)
+		s.turns.Add(2, false)
+		for n := 0; len(f.aside) == 0; n++ {
+			require.Less(t, n, 1000, err)
+			*clock = clock.Add(100 * time.Millisecond)
+			_, failed := s.step(t.Context(), background.Now{At: *clock})
+			if _, ofPostgres := errors.AsType[*pgconn.PgError](err); ofPostgres {
+				require.NoError(t, failed, "the service does not pause")
+			}
+		}
+		require.Equal(t, []dispatcherd.JobID{1}, f.aside)
+	}
+}
+
 func TestLostConnectionIsNoFailureOfATarget(t *testing.T) {
 	s, f, clock, _ := newService()
 	f.errs[1] = errors.New("the connection is lost")
