@@ -109,13 +109,18 @@ type startups struct {
 	mu        sync.Mutex
 	sessions  map[dispatcherd.SessionID]struct{} // sessions that got a run
 	connected map[dispatcherd.SessionID]string   // the occasions of the workers that have named their process
+	renewAt   time.Time                          // when their ticks are renewed; zero after a connection or failure
 }
 
 // occasionOf returns the occasion of the runs of a worker.
 func occasionOf(f contract.Fingerprint) string { return fmt.Sprintf("worker:%016x", uint64(f)) }
 
-// renewPause is the time between two renewals of ticks. The statement changes a tick at most once a day.
-const renewPause = time.Hour
+// Pauses: between two looks for workers that have connected, and between two renewals of all ticks. The statement changes a tick at most
+// once a day.
+const (
+	lookPause  = 5 * time.Second
+	renewPause = time.Hour
+)
 
 // connect notes the worker of a session.
 func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
@@ -127,25 +132,30 @@ func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
 	if u.connected == nil {
 		u.connected = map[dispatcherd.SessionID]string{}
 	}
-	u.connected[id] = occasionOf(fingerprintOf(h.Process))
+	u.connected[id], u.renewAt = occasionOf(fingerprintOf(h.Process)), time.Time{}
 }
 
 // renewing returns the service that tells retention which workers are connected, so that a worker gets no second run after its
 // tick has become old.
 func (u *startups) renewing() background.Service {
-	return background.Service{Name: "startup runs", Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
-		if len(u.types()) == 0 {
-			return renewPause, nil
-		}
+	return background.Service{Name: "startup runs", Step: func(ctx context.Context, now background.Now) (time.Duration, error) {
 		u.mu.Lock()
+		if len(u.types()) == 0 || now.At.Before(u.renewAt) {
+			u.mu.Unlock()
+			return lookPause, nil
+		}
+		u.renewAt = now.At.Add(renewPause)
 		occasions := slices.Collect(maps.Values(u.connected)) // order-free: a set
 		u.mu.Unlock()
 		for some := range slices.Chunk(occasions, schedulestore.MaxTicks) {
 			if err := u.renew(ctx, some); err != nil {
+				u.mu.Lock()
+				u.renewAt = time.Time{}
+				u.mu.Unlock()
 				return 0, err
 			}
 		}
-		return renewPause, nil
+		return lookPause, nil
 	}}
 }
 
