@@ -174,7 +174,7 @@ func TestStepsGoOnWhileTheSearchFails(t *testing.T) {
 func TestNotificationsCauseNoSearchAtEachStep(t *testing.T) {
 	s, f, clock, _ := newService()
 	f.due = []dispatcherd.JobID{1, 2, 3}
-	turns, steps, searches := map[string]*background.Turn{}, map[string]background.Service{}, 0
+	turns, steps := map[string]*background.Turn{}, map[string]background.Service{}
 	for _, service := range s.Services() {
 		turns[service.Name], steps[service.Name] = background.NewTurn(&service, rand.New(rand.NewPCG(1, 1))), service
 	}
@@ -194,7 +194,7 @@ func TestNotificationsCauseNoSearchAtEachStep(t *testing.T) {
 		}
 		*clock = clock.Add(time.Millisecond)
 	}
-	searches = f.searches / 2 // each ends with an answer that is empty
+	searches := f.searches / 2 // each ends with an answer that is empty
 	require.InDelta(t, 10, searches, 1)
 	require.GreaterOrEqual(t, len(f.stepped), 3*searches)
 }
