@@ -197,8 +197,9 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 	)
 	size := 0
 	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
-	_, err = pgx.ForEachRow(rows, []any{
-		&row.ID, &row.Attempt, &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence, &row.Target, &payload,
+	_, err = pgx.ForEachRow(rows, []any{             // pgx reads the types of the language faster than those of this module
+		(*int64)(&row.ID), (*int32)(&row.Attempt), &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence,
+		(*int64)(&row.Target), &payload,
 	}, func() error {
 		w := row
 		w.Timeout, w.Type, w.Priority = time.Duration(timeout)*time.Millisecond, req.Lane.Type, req.Lane.Priority
