@@ -70,10 +70,13 @@ WITH b AS MATERIALIZED (
 	SELECT b.id FROM dispatcherd.batches b
 	WHERE b.id = $1::bigint AND b.kind <> 'children' AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = b.id)
 ), bad AS MATERIALIZED (
-	SELECT m.id, NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = m.id) AS gone FROM (
-		SELECT d.id FROM dispatcherd.nodes d WHERE d.flow = $1 AND d.status IN ('failed', 'cancelled')
-		UNION ALL SELECT x.job_id FROM dispatcherd.bad_members x WHERE x.batch = $1
-	) m (id)
+	SELECT m.id, CASE WHEN EXISTS ( -- in one partition, of all that a search by the id alone would open
+		SELECT FROM dispatcherd.jobs j WHERE j.id = m.id AND j.status = m.status AND j.finished_at = m.finished_at) THEN false
+		ELSE NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = m.id) END AS gone
+	FROM (
+		SELECT d.id, d.status, d.finished_at FROM dispatcherd.nodes d WHERE d.flow = $1 AND d.status IN ('failed', 'cancelled')
+		UNION ALL SELECT x.job_id, x.status, x.finished_at FROM dispatcherd.bad_members x WHERE x.batch = $1
+	) m
 ), told AS (
 	INSERT INTO dispatcherd.ends (target, walk) SELECT b.id, 'retry' FROM b WHERE NOT EXISTS (SELECT FROM bad WHERE gone)
 )
