@@ -63,7 +63,7 @@ type world struct {
 	open   func(t testing.TB, of ...claim.Identity) store                             // a store that has not joined
 	insert func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID // the deadline counts from now
 	get    func(t testing.TB, id dispatcherd.JobID) claimfake.Row
-	// operate does what operators want, as the leader does.
+	// operate does what operators want, as the controller does.
 	operate func(t testing.TB)
 	cancel  func(t testing.TB, id dispatcherd.JobID) dispatcherd.Status
 	lock    func(t testing.TB, id dispatcherd.JobID) (unlock func()) // by another transaction

@@ -121,7 +121,7 @@ func TestOperatorCannotForgeWhoCancels(t *testing.T) {
 	}
 }
 
-// operate does what operators want, as the leader does.
+// operate does what operators want, as the controller does.
 func operate(t testing.TB, db claim.DB) {
 	t.Helper()
 	service := operation.Service{DB: db, Done: func(_ []operation.Operation, _ int, err error) { require.NoError(t, err) }}.Service()

@@ -146,7 +146,7 @@ func (s *Statement) takeRole(now int64) {
 
 // processCancels processes the cancel requests. It adds the jobs that run under this
 // dispatcher to the result. It cancels the jobs that are pending again, as the service of package operation does soon
-// after the heartbeat of the leader.
+// after the heartbeat of the controller.
 func (s *Statement) processCancels() {
 	t := s.table
 	t.cancels = slices.DeleteFunc(t.cancels, func(id dispatcherd.JobID) bool {

@@ -29,7 +29,7 @@
 //
 // # The role
 //
-// A service with Leader runs only on the dispatcher that the table controller names. A heartbeat says which one that is. After a
+// A service with Controller runs only on the dispatcher that the table controller names. A heartbeat says which one that is. After a
 // change of the term the context of the step in progress is cancelled, the step returns, Reset drops the state of the old term, and
 // the next step belongs to the new term. An error of a step whose term has ended is no failure.
 //

@@ -80,7 +80,7 @@ func TestRunnerRepeatsStepsAndMergesTopics(t *testing.T) {
 func TestLossOfTheRoleCancelsTheStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log notes[string]
-		r, o, end := runService(t, Service{Leader: true, Reset: func() { log.add("reset") },
+		r, o, end := runService(t, Service{Controller: true, Reset: func() { log.add("reset") },
 			Step: func(ctx context.Context, now Now) (time.Duration, error) {
 				log.add("step")
 				<-ctx.Done()
@@ -120,7 +120,7 @@ func TestStopDuringAPauseAfterAFailureReturnsAtOnce(t *testing.T) {
 func TestBetweenRunsBetweenTwoSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inStep := false
-		r, _, end := runService(t, Service{Leader: true, Step: func(context.Context, Now) (time.Duration, error) {
+		r, _, end := runService(t, Service{Controller: true, Step: func(context.Context, Now) (time.Duration, error) {
 			inStep = true
 			time.Sleep(time.Second)
 			inStep = false

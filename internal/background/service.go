@@ -9,10 +9,10 @@ import (
 
 // Service is work that does not belong to one job.
 type Service struct {
-	Name   string          // in logs and metrics
-	Leader bool            // runs only on the dispatcher that leads; otherwise on all
-	Topics contract.Topics // that cause a step
-	Rest   time.Duration   // between the end of a step and one that topics cause
+	Name       string          // in logs and metrics
+	Controller bool            // runs only on the controller; otherwise on all dispatchers
+	Topics     contract.Topics // that cause a step
+	Rest       time.Duration   // between the end of a step and one that topics cause
 	// Step does what is due, in bounded portions, and returns for how long nothing is to be done unless a topic arrives.
 	// After an error the next step must be able to go on.
 	Step func(context.Context, Now) (wait time.Duration, err error)
@@ -22,7 +22,7 @@ type Service struct {
 
 // Beat is what a heartbeat found.
 type Beat struct {
-	Term        int64            // of this dispatcher as the leader; 0 = another one leads
+	Term        int64            // of this dispatcher as the controller; 0 = another one is the controller
 	Clock, Read time.Time        // database clock, and the local time at which it was read
 	Others      []contract.Heard // the other dispatchers that are alive
 	Found       contract.Topics  // for which Postgres contains work
@@ -47,7 +47,7 @@ func (s *Service) Do(ctx context.Context, now Now) (wait time.Duration, err erro
 	if now.reset && s.Reset != nil {
 		s.Reset()
 	}
-	if s.Leader && now.Term == 0 {
+	if s.Controller && now.Term == 0 {
 		return idle, nil
 	}
 	return s.Step(ctx, now)

@@ -46,7 +46,7 @@ func (t *Turn) Beat(b Beat) (cancel bool) {
 			t.next.Moved += by
 		}
 	}
-	if t.service.Leader && b.Term != t.next.Term {
+	if t.service.Controller && b.Term != t.next.Term {
 		t.next.reset, t.ready = true, false
 	}
 	if b.Outage || t.next.reset {
@@ -58,13 +58,13 @@ func (t *Turn) Beat(b Beat) (cancel bool) {
 }
 
 // stale reports whether the step in progress belongs to a term that has ended.
-func (t *Turn) stale() bool { return t.service.Leader && t.begun.Term != t.next.Term }
+func (t *Turn) stale() bool { return t.service.Controller && t.begun.Term != t.next.Term }
 
 // Ready reports whether the service runs here, and its last step has succeeded and belongs to the present term.
 func (t *Turn) Ready() bool { return t.ready && t.leads() }
 
 // leads reports whether the service runs here.
-func (t *Turn) leads() bool { return !t.service.Leader || t.next.Term != 0 }
+func (t *Turn) leads() bool { return !t.service.Controller || t.next.Term != 0 }
 
 // Pause returns for how long no step is due; 0 = a step is due.
 func (t *Turn) Pause(now time.Time) time.Duration {

@@ -130,7 +130,7 @@ func TestHeartbeatFindsALostNotification(t *testing.T) {
 
 func TestLossOfTheRoleEndsTheStepAndResets(t *testing.T) {
 	resets := 0
-	s := Service{Leader: true, Reset: func() { resets++ }, Step: func(context.Context, Now) (time.Duration, error) { panic("not the leader") }}
+	s := Service{Controller: true, Reset: func() { resets++ }, Step: func(context.Context, Now) (time.Duration, error) { panic("not the controller") }}
 	turn := stepped(s)
 	turn.Begin(start)
 	require.True(t, turn.Ready())
@@ -148,7 +148,7 @@ func TestLossOfTheRoleEndsTheStepAndResets(t *testing.T) {
 }
 
 func TestNewTermBeginsAtOnceAlsoAfterAFailure(t *testing.T) {
-	turn := stepped(Service{Leader: true})
+	turn := stepped(Service{Controller: true})
 	turn.Begin(start)
 	turn.End(start, 0, errFailed)
 	turn.Beat(Beat{Term: 2, Clock: start, Read: start})

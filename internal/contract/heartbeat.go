@@ -54,7 +54,7 @@ type HeartbeatResult struct {
 	OtherCapacity map[string]int
 	// Term is the term of the controller if this dispatcher is the controller, otherwise 0.
 	Term int64
-	// EditsRead changes when the leader has read edits of schedules.
+	// EditsRead changes when the controller has read edits of schedules.
 	EditsRead int64
 	// Waiting are the topics for which there are rows that a service must handle. EndsWait only says that there may be some: a heartbeat
 	// looks at the size of the table, because a snapshot that another session holds keeps many deleted rows, which a read would have to skip.

@@ -24,5 +24,5 @@ const (
 	OperationsAsked                           // operators want jobs to be cancelled or retried
 	OperationsWait                            // a heartbeat has found such operations
 	EditsMade                                 // schedules were edited
-	EditsWait                                 // a heartbeat has found edits of schedules that the leader has not read
+	EditsWait                                 // a heartbeat has found edits of schedules that the controller has not read
 )

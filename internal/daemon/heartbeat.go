@@ -17,7 +17,7 @@ import (
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
-	edits  int64 // how many times the leader has read edits of schedules
+	edits  int64 // how many times the controller has read edits of schedules
 	store  *claim.Store
 	loop   *actor.Actor
 	log    *zap.Logger

@@ -46,11 +46,11 @@ type Service struct {
 func (s Service) Service() background.Service {
 	p := pass{Service: s}
 	return background.Service{
-		Name: "operations", Leader: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: p.step,
+		Name: "operations", Controller: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: p.step,
 	}
 }
 
-// nextSQL reads the first operations with an id above $2 that the leader must do.
+// nextSQL reads the first operations with an id above $2 that the controller must do.
 const nextSQL = `
 SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, '') FROM dispatcherd.operations o
 WHERE ` + claim.OpenOperation + ` AND o.id > $2 ORDER BY o.id LIMIT $1`
@@ -153,7 +153,7 @@ const (
 	queryCancelled   = "57014"
 )
 
-// takeSQL locks those of operations $1 that no other leader does or has done.
+// takeSQL locks those of operations $1 that no other controller does or has done.
 const takeSQL = `SELECT coalesce(target, 0) FROM dispatcherd.operations WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE SKIP LOCKED`
 
 // transact does operations in one transaction and deletes them, except requests to cancel jobs that run meanwhile.

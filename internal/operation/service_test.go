@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// world is a database with jobs and the service of the leader.
+// world is a database with jobs and the service of the controller.
 type world struct {
 	t       *testing.T
 	db      *pgxpool.Pool
@@ -191,8 +191,8 @@ func (w *world) open() []string {
 	return list
 }
 
-// A former leader has not yet noticed that another one leads. Each retry is done once.
-func TestTwoLeadersDoEachOperationOnce(t *testing.T) {
+// A former controller has not yet noticed that another one leads. Each retry is done once.
+func TestTwoControllersDoEachOperationOnce(t *testing.T) {
 	w := newWorld(t, 300)
 	w.exec(`INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs`)
 	w.step()

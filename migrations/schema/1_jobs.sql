@@ -386,12 +386,12 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 
 -- What dispatchers have to do or to read because of a statement of another session. A row is deleted by its reader. The row, and no
 -- notification, says that there is something to do: heartbeats read which kinds of rows there are.
--- - cancel, retry, cancel_tree, retry_tree, repair: what operators want to be done to the job, batch or flow target. The leader does it in
---   the order of the ids and deletes the row; see package operation. A row cancel of a running job stays: the dispatcher that runs the job
---   cancels the attempt, and the statement that ends the job as failed or cancelled deletes the row, as does a retry.
--- - schedule_edited: the leader must read the schedule target again, because it was edited or has a new queued tick. There is one row for
---   each schedule. The leader deletes the rows and then reads the schedules.
--- - limits_edited: the limit name was edited, or any of them if name is NULL. The leader deletes the rows and then reads the limits.
+-- - cancel, retry, cancel_tree, retry_tree, repair: what operators want to be done to the job, batch or flow target. The controller does
+--   it in the order of the ids, and deletes the row; see package operation. A row cancel of a running job stays: the dispatcher that runs
+--   the job cancels the attempt, and the statement that ends the job as failed or cancelled deletes the row, as does a retry.
+-- - schedule_edited: the controller must read the schedule target again, because it was edited or has a new queued tick. There is one row
+--   for each schedule. The controller deletes the rows and then reads the schedules.
+-- - limits_edited: the limit name was edited, or any of them if name is NULL. The controller deletes the rows and then reads the limits.
 -- Operators may insert rows, but not set who. So the table contains who wants it.
 CREATE TABLE dispatcherd.operations (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

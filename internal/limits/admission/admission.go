@@ -182,7 +182,7 @@ const ServiceName = "limits"
 // Services returns the background services: one that admits jobs, and one that tells the controller of ends.
 func (c *Controller) Services() []background.Service {
 	return []background.Service{{
-		Name: ServiceName, Leader: true, Topics: contract.JobsArrived | contract.KeysChanged | contract.KeysWait | contract.PermitsUsed,
+		Name: ServiceName, Controller: true, Topics: contract.JobsArrived | contract.KeysChanged | contract.KeysWait | contract.PermitsUsed,
 		Step: c.step, Reset: c.reset,
 	}, {
 		Name: "ended permits", Topics: contract.PermitsEnded, Rest: notifyPause,

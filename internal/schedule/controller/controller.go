@@ -106,7 +106,7 @@ func New(c Config) *Controller {
 func (c *Controller) Services() []background.Service {
 	const edits = contract.EditsMade | contract.EditsWait
 	return []background.Service{{
-		Name: "schedules", Leader: true, Topics: edits | contract.RunEnded, Rest: editPause, Step: c.step, Reset: c.resign,
+		Name: "schedules", Controller: true, Topics: edits | contract.RunEnded, Rest: editPause, Step: c.step, Reset: c.resign,
 	}, {
 		Name: "startup types", Topics: edits, Rest: editPause,
 		Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {

@@ -127,8 +127,8 @@ func keyControls() []*Control {
 				"a former controller admits jobs as long as it lives, and its statements check neither the role nor the number",
 				Cut{
 					"internal/background/turn.go",
-					"	if t.service.Leader && b.Term != t.next.Term {",
-					"	if b.Term == 0 {\n\t\tb.Term = t.next.Term\n\t}\n\tif t.service.Leader && b.Term != t.next.Term {",
+					"	if t.service.Controller && b.Term != t.next.Term {",
+					"	if b.Term == 0 {\n\t\tb.Term = t.next.Term\n\t}\n\tif t.service.Controller && b.Term != t.next.Term {",
 					1,
 				},
 				Cut{
