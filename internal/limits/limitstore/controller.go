@@ -58,11 +58,15 @@ const role = `role AS MATERIALIZED (
 // MaxLimits bounds the limits that apply. A key whose limit is beyond it admits one job at a time.
 const MaxLimits = 100_000
 
-// Edits deletes the records of edits and then reads the limits that they name, by key or prefix; nil = there is none any more. edited is
+// editsMost bounds the records of edits that one Edits deletes. A heartbeat finds the others.
+const editsMost = 10_000
+
+// Edits deletes records of edits and then reads the limits that they name, by key or prefix; nil = there is none any more. edited is
 // nil if the caller must read all limits: more than most were edited, or all of them.
 func (c *Controller) Edits(ctx context.Context, most int) (edited map[string]*permits.Limit, err error) {
 	keys, err := claim.Collect(ctx, c.Do, pgx.RowTo[*string], `WITH `+role+`
-		DELETE FROM dispatcherd.operations WHERE kind = 'limits_edited' AND EXISTS (SELECT FROM role) RETURNING name`, c.Dispatcher, c.number)
+		DELETE FROM dispatcherd.operations WHERE EXISTS (SELECT FROM role) AND id = ANY (ARRAY (
+			SELECT id FROM dispatcherd.operations WHERE kind = 'limits_edited' LIMIT $3)) RETURNING name`, c.Dispatcher, c.number, editsMost)
 	if err != nil || slices.Contains(keys, nil) {
 		return nil, err
 	}

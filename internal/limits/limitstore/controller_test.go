@@ -333,6 +333,18 @@ func TestAdmissionsAreNotifiedByRow(t *testing.T) {
 	require.Equal(t, "jobs", admit(0, 13, rows[4:45]...))
 }
 
+// An import of many limits makes as many records. They are deleted in portions, and all limits are read.
+func TestManyEditsAreReadInPortions(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO dispatcherd.limits (key) SELECT 'k' || i FROM generate_series(1, $1 + 1) i`, editsMost)
+	for _, left := range []int{1, 0} {
+		edited, err := w.Edits(t.Context(), 1000)
+		require.NoError(t, err)
+		require.Equal(t, left == 0, edited != nil)
+		require.Equal(t, left, one[int](w, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'limits_edited'`))
+	}
+}
+
 // Edits returns what each kind of statement has edited, and nothing else: beside many limits, an edit costs a read of one.
 func TestEditsNameTheLimits(t *testing.T) {
 	w := newWorld(t)
