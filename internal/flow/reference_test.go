@@ -2,6 +2,8 @@ package flow
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -12,12 +14,16 @@ type state struct {
 	status map[dispatcherd.JobID]dispatcherd.Status
 	ended  map[dispatcherd.JobID]bool // targets
 	dead   map[dispatcherd.JobID]bool // targets whose members are cancelled
+	parent map[dispatcherd.JobID]dispatcherd.JobID
 }
 
 func (m *memory) state() *state {
-	s := &state{m, map[dispatcherd.JobID]dispatcherd.Status{}, map[dispatcherd.JobID]bool{}, map[dispatcherd.JobID]bool{}}
+	s := &state{
+		m, map[dispatcherd.JobID]dispatcherd.Status{}, map[dispatcherd.JobID]bool{}, map[dispatcherd.JobID]bool{},
+		map[dispatcherd.JobID]dispatcherd.JobID{},
+	}
 	for id, j := range m.jobs {
-		s.status[id] = j.status
+		s.status[id], s.parent[id] = j.status, j.parent
 	}
 	for id, b := range m.batches {
 		j := m.jobs[id]
@@ -59,9 +65,9 @@ func (s *state) retry(id dispatcherd.JobID) {
 		return s.status[id] == dispatcherd.Failed || s.status[id] == dispatcherd.Cancelled
 	}
 	callback := s.m.jobs[id] != nil && bad(id) && !s.m.jobs[id].dropped
-	some := callback
+	some := callback || s.m.left[id][dispatcherd.Failed]+s.m.left[id][dispatcherd.Cancelled] > 0
 	for _, j := range s.m.jobs {
-		some = some || j.parent == id && bad(j.id)
+		some = some || s.parent[j.id] == id && bad(j.id)
 	}
 	if b.Kind == kindChildren || !some {
 		return
@@ -69,10 +75,13 @@ func (s *state) retry(id dispatcherd.JobID) {
 	s.ended[id], s.dead[id] = false, false
 	if callback {
 		s.status[id] = dispatcherd.Waiting
+		if s.dead[s.parent[id]] { // an outer batch that is being cancelled takes no member back
+			s.parent[id] = 0
+		}
 	}
 	for _, j := range s.m.jobs {
 		switch {
-		case j.parent != id || j.dropped || !bad(j.id):
+		case s.parent[j.id] != id || j.dropped || !bad(j.id):
 		case s.m.batches[j.id] != nil && s.m.batches[j.id].Callback:
 			s.retry(j.id)
 		case b.Kind == kindFlow:
@@ -87,15 +96,15 @@ func (s *state) retry(id dispatcherd.JobID) {
 func (s *state) settle() {
 	for changed := true; changed; {
 		changed = false
-		for id, j := range s.m.jobs {
+		for id := range s.m.jobs {
 			old := s.status[id]
 			_, target := s.m.batches[id]
 			switch n := s.m.node[id]; {
-			case s.dead[j.parent] && old == dispatcherd.Running:
+			case s.dead[s.parent[id]] && old == dispatcherd.Running:
 				if target && !s.ended[id] && !s.dead[id] {
 					s.dead[id], changed = true, true
 				}
-			case s.dead[j.parent] && !old.Final():
+			case s.dead[s.parent[id]] && !old.Final():
 				s.status[id] = dispatcherd.Cancelled
 			case n != nil && old == dispatcherd.Waiting:
 				var all []dispatcherd.Status
@@ -117,9 +126,12 @@ func (s *state) settle() {
 			}
 			var all []dispatcherd.Status
 			for _, j := range s.m.jobs {
-				if j.parent == id {
+				if s.parent[j.id] == id {
 					all = append(all, s.status[j.id])
 				}
+			}
+			for status, n := range s.m.left[id] {
+				all = append(all, slices.Repeat([]dispatcherd.Status{status}, n)...)
 			}
 			outcome := decide(b.RunWhen, all)
 			if outcome == dispatcherd.Waiting {
@@ -174,6 +186,7 @@ func (m *memory) problem() string {
 	}
 	for id, b := range m.batches {
 		count := map[dispatcherd.Status]int{}
+		maps.Copy(count, m.left[id])
 		for _, j := range m.jobs {
 			if j.parent == id {
 				count[j.Status]++

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
@@ -342,4 +343,25 @@ func TestRetriedParentInsertsChildren(t *testing.T) {
 		require.Equal(t, "cancelled", w.status(former), counted)
 		require.True(t, w.batch(parent).Ended, counted)
 	}
+}
+
+// A batch is cancelled while a retry goes through its members in portions. Those that run again already are cancelled, and the batch ends.
+func TestCancellationDuringARetryEndsTheBatch(t *testing.T) {
+	w := newWorld(t)
+	id := w.open("ended")
+	members := w.members(id, 200)
+	w.seal(id)
+	w.end(contract.FailedFinal, members...)
+	w.countEnds()
+	w.end(contract.Succeeded, id)
+	w.countEnds()
+	_, err := w.askRetry(id)
+	require.NoError(t, err)
+	_, err = w.Step(t.Context(), dispatcherd.JobID(id), flow.Limits{Items: 1, Bytes: 1000})
+	require.NoError(t, err)
+	require.Equal(t, "retry", get[string](w, `SELECT walk FROM dispatcherd.batches WHERE id = $1`, id), "some members are left")
+	w.cancelTree(id)
+	w.countEnds()
+	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status IN ('waiting', 'pending') OR parent IS NULL AND id <> $1`, id))
+	require.Equal(t, "0 t", get[string](w, `SELECT concat_ws(' ', open, ended_at IS NOT NULL) FROM dispatcherd.batches WHERE id = $1`, id))
 }
