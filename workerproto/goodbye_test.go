@@ -69,6 +69,22 @@ func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 	require.Regexp(t, `^{"op":"error","code":"heartbeat_timeout"[^\n]*}\n$`, string(said))
 }
 
+// The dispatcher stops while a worker is being registered. The worker gets no incomplete welcome, after which it would stop its jobs.
+func TestClearedOutboxKeepsTheErrorWithWhichItWasClosed(t *testing.T) {
+	near, far := net.Pipe()
+	o := newOutbox(far, 10, time.Minute, func(int, int) {})
+	require.Equal(t, putOK, o.put(&Welcome{Version: 1, Session: "s"}))
+	o.close(Complain(ShuttingDown, "the dispatcher stops"))
+	o.clear()
+	go func() {
+		_ = o.write() // the pipe is read to its end below
+		_ = far.Close()
+	}()
+	said, err := io.ReadAll(near)
+	require.NoError(t, err)
+	require.Regexp(t, `^{"op":"error","code":"shutting_down"[^\n]*}\n$`, string(said))
+}
+
 // A writer that was woken before clear finds an empty queue and continues to wait.
 func TestWriterOfAClearedOutboxWaitsForTheLastFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

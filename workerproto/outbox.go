@@ -120,14 +120,18 @@ func (o *outbox) close(last frame) {
 	o.shut()
 }
 
-// clear drops the queued frames, unless the outbox is closed. It also resets the notification, because a writer
+// clear drops the queued frames, but not an error with which the outbox was closed. It also resets the notification, because a writer
 // that finds an empty queue concludes that the outbox is closed.
 func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.closed {
-		o.queue, o.notified = nil, false
+	kept := o.queue[:0]
+	if n := len(o.queue); o.closed && n > 0 {
+		if last, ok := o.queue[n-1].(*Error); ok {
+			kept = append(kept, last)
+		}
 	}
+	o.queue, o.notified = kept, false
 }
 
 // discard drops the queued frames and makes the writer end.
