@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -39,8 +40,8 @@ type Options struct {
 	KeptReports int
 
 	Connected func(workerproto.Welcome) // may be nil
-	// May be nil; called for each end of a connection and failed attempt to connect, but not for an error that Run
-	// returns.
+	// Called for each end of a connection and failed attempt to connect, but not for an error that Run returns.
+	// Default: a line in the log of package slog for each new reason.
 	Disconnected func(error)
 	Complaint    func(*workerproto.Error) // may be nil; called for errors that the dispatcher sends
 }
@@ -58,6 +59,14 @@ func (o Options) withDefaults() Options {
 	o.MinBackoff = positive(o.MinBackoff, 20*time.Millisecond)
 	o.MaxBackoff = positive(o.MaxBackoff, 5*time.Second)
 	o.KeptReports = positive(o.KeptReports, 16<<20)
+	if said := ""; o.Disconnected == nil {
+		o.Disconnected = func(err error) {
+			if text := err.Error(); text != said {
+				said = text
+				slog.Warn("worker: not connected, retrying", "reason", text)
+			}
+		}
+	}
 	return o
 }
 

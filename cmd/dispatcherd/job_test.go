@@ -77,7 +77,7 @@ func TestMissingDispatcherIsNamed(t *testing.T) {
 	got := invocation{args: []string{"job", "list"}, env: map[string]string{"DISPATCHERD_API_SOCKET": "/does/not/exist"}}.runs(t)
 	require.Equal(t, exit.Unavailable, got.code)
 	require.Contains(t, got.err, "no dispatcher answers on /does/not/exist")
-	require.Contains(t, got.err, "start one with 'dispatcherd serve', or name a running one with --api-socket or --api")
+	require.Contains(t, got.err, "start one with 'dispatcherd dev' or 'dispatcherd serve', or name a running one with --api-socket or --api")
 	got = invocation{args: []string{"job", "list", "--database-url", "postgres://h/d"}}.runs(t)
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, `"dispatcherd job list" does not use Postgres itself`)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Jobs add to accounts, one at a time for each account, at most five per second: PATH=bin:$PATH examples/limits/run.sh
+# Jobs add to accounts, one at a time for each account, at most five per second: PATH=$PWD/bin:$PATH examples/limits/run.sh
 # The private Postgres, the dispatcher and the worker end with this script.
 set -eu
 cd "$(dirname "$0")"
 dir=$(mktemp -d)
 processes=
-trap 'kill $processes; wait; rm -rf "$dir"' EXIT
+trap '[ -z "$processes" ] || kill $processes; wait; rm -rf "$dir"' EXIT
 
 dispatcherd dev --ephemeral --worker-socket "$dir/w" --api-socket "$dir/a" >"$dir/settings" 2>"$dir/log" &
 processes=$!

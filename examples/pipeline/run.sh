@@ -1,11 +1,11 @@
 #!/bin/sh
-# A nightly schedule runs a batch of jobs, and a request reports on them: PATH=bin:$PATH examples/pipeline/run.sh
+# A nightly schedule runs a batch of jobs, and a request reports on them: PATH=$PWD/bin:$PATH examples/pipeline/run.sh
 # The private Postgres, the dispatcher and the workers end with this script.
 set -eu
 cd "$(dirname "$0")"
 dir=$(mktemp -d)
 processes=
-trap 'kill $processes; wait; rm -rf "$dir"' EXIT
+trap '[ -z "$processes" ] || kill $processes; wait; rm -rf "$dir"' EXIT
 
 dispatcherd dev --ephemeral --worker-socket "$dir/w" --api-socket "$dir/a" >"$dir/settings" 2>"$dir/log" &
 processes=$!

@@ -130,7 +130,9 @@ func TestHeartbeatFindsALostNotification(t *testing.T) {
 
 func TestLossOfTheRoleEndsTheStepAndResets(t *testing.T) {
 	resets := 0
-	s := Service{Controller: true, Reset: func() { resets++ }, Step: func(context.Context, Now) (time.Duration, error) { panic("not the controller") }}
+	s := Service{Controller: true, Reset: func() { resets++ }, Step: func(context.Context, Now) (time.Duration, error) {
+		panic("not the controller")
+	}}
 	turn := stepped(s)
 	turn.Begin(start)
 	require.True(t, turn.Ready())

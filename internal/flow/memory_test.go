@@ -97,7 +97,7 @@ func (m *memory) again(j *row, to dispatcherd.Status, by dispatcherd.JobID) {
 		if m.left[b.ID] == nil {
 			m.left[b.ID] = map[dispatcherd.Status]int{}
 		}
-		m.left[b.ID][j.Final.Status]++
+		m.left[b.ID][j.Status]++
 		j.parent = 0
 	}
 	j.status, j.asked, j.Final = to, false, open

@@ -58,7 +58,9 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 	if why.Expected != nil {
 		why.Expected.PassedBy = nil // others pass it until it has its permits
 	}
-	if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) &&
+	if w.Reason == permits.TypeUnknown && len(why.Slots) > 0 { // the controller will learn of them
+		why.Reasons = append(why.Reasons, httpapi.ReasonHeld)
+	} else if w.Reason == permits.TypeUnknown && !slices.Contains(why.Reasons, string(actor.ReasonTypeUnknown)) &&
 		!slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
 		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
 	}

@@ -362,6 +362,7 @@ func TestCancellationDuringARetryEndsTheBatch(t *testing.T) {
 	require.Equal(t, "retry", get[string](w, `SELECT walk FROM dispatcherd.batches WHERE id = $1`, id), "some members are left")
 	w.cancelTree(id)
 	w.countEnds()
-	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs WHERE status IN ('waiting', 'pending') OR parent IS NULL AND id <> $1`, id))
+	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs
+		WHERE status IN ('waiting', 'pending') OR parent IS NULL AND id <> $1`, id))
 	require.Equal(t, "0 t", get[string](w, `SELECT concat_ws(' ', open, ended_at IS NOT NULL) FROM dispatcherd.batches WHERE id = $1`, id))
 }

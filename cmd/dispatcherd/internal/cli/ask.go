@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -112,10 +113,19 @@ func (a *Invocation) Explain(err error) error {
 	}
 	return exit.Errorf(
 		exit.Unavailable,
-		"no dispatcher answers on %s: %w; start one with 'dispatcherd serve', or name a running one with --api-socket or --api",
+		"no dispatcher answers on %s: %w; start one with 'dispatcherd dev' or 'dispatcherd serve', or name a running one with "+
+			"--api-socket or --api",
 		&a.API,
-		err,
+		causeOf(err),
 	)
+}
+
+// causeOf leaves out the URL of the call, which says nothing to a user.
+func causeOf(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // CheckJSON returns an error that says in which line a text is not JSON. what names the text.

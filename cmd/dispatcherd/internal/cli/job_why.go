@@ -94,7 +94,7 @@ var reasonTexts = map[string]string{
 	httpapi.ReasonDependencies:    "it waits for other jobs",
 	httpapi.ReasonUnsealed:        "its batch is not sealed, so members may follow",
 	httpapi.ReasonAside:           "its batch or flow is set aside until a repair",
-	httpapi.ReasonHeld:            "the controller has not admitted it",
+	httpapi.ReasonHeld:            "it has no permits yet: the controller looks for new jobs and slots about once per second",
 	httpapi.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
 

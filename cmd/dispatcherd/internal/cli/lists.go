@@ -30,10 +30,24 @@ func slotRow(s *contract.Slot) []any {
 // TypesCommand lists the types of a running dispatcher.
 func (a *Invocation) TypesCommand() *cobra.Command {
 	var q rest.Query
-	cmd := List(a, New("types", "List types, their slots and their waiting jobs",
-		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl"), "/v1/types", &q, &q,
-		"type, slots, free, other slots, pending, known, requests, oldest", typeRow,
-		"No type is known: no worker has offered one.")
+	cmd := New("types", "List types, their slots and their waiting jobs",
+		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl")
+	cmd.Long = `Lists the types of the slots and of the waiting jobs.
+
+SLOTS and FREE count the slots of this dispatcher, OTHER SLOTS those of other dispatchers.
+PENDING counts the pending jobs in Postgres. It is counted from time to time; the command says when.
+KNOWN counts those that this dispatcher has in memory, and REQUESTS its waiting on-demand requests.
+OLDEST is how long the oldest known job has waited.`
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		p, err := Page[httpapi.TypePage](cmd.Context(), a, "/v1/types", &q)
+		if err != nil {
+			return err
+		}
+		a.Say("Pending jobs were counted %v ago.", time.Duration(p.PendingAge*float64(time.Second)).Round(time.Second/10))
+		return PrintPage(a, "types", p.Page, "type, slots, free, other slots, pending, known, requests, oldest", typeRow,
+			"No type is known: no worker has offered one, and that count found no pending job.")
+	}
+	PageFlags(cmd, &q, "types")
 	a.APIFlags(cmd)
 	return cmd
 }
