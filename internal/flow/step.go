@@ -115,21 +115,21 @@ func (s *step) countJob(e Ended, part *int64) bool {
 	return told
 }
 
-// tell changes the counters of the nodes that depend on a job. It stops at a node that was not read: the next step reads it.
+// tell changes the counters of the nodes that depend on a job. A node without a row was deleted by hand.
 func (s *step) tell(old Final, e Ended, part *int64) bool {
 	edge := find(s.Edges, e.ID, func(e *Edge) dispatcherd.JobID { return e.Before })
 	if edge == nil {
 		return true
 	}
 	for len(edge.After) > 0 {
-		n := find(s.View.Nodes, edge.After[0], func(n *Node) dispatcherd.JobID { return n.ID })
-		if n == nil || s.items == 0 {
+		if s.items == 0 {
 			return false
 		}
+		n := find(s.View.Nodes, edge.After[0], func(n *Node) dispatcherd.JobID { return n.ID })
 		s.items--
 		*part++
 		edge.After = edge.After[1:]
-		if n.Ready {
+		if n == nil || n.Ready {
 			continue
 		}
 		n.changed = true

@@ -339,3 +339,13 @@ func TestFlowOfAProducerTakesNoResultsOfOtherJobs(t *testing.T) {
 	require.ErrorAs(t, insert(fmt.Sprintf(`["a", %d], "takes_results": true`, outside)), &e)
 	require.Equal(t, "results_of_other_jobs_may_be_read", e.ConstraintName)
 }
+
+// Somebody has deleted the row of a node. The ends of its dependencies are counted, and steps come to an end.
+func TestDeletedNodeDoesNotStopTheCountOfEnds(t *testing.T) {
+	w := newWorld(t)
+	_, ids := w.flow(`{"nodes": [{"name": "a", "type": "x"}, {"name": "b", "type": "x", "after": ["a"]}]}`)
+	w.exec(`DELETE FROM dispatcherd.nodes WHERE id = $1`, ids["b"])
+	w.end(contract.Succeeded, ids["a"])
+	w.countEnds()
+	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.ends`))
+}
