@@ -1,6 +1,6 @@
 package actor
 
-// jobState is the state of a job in hand. ARCHITECTURE.md shows the main paths.
+// jobState is the state of a job in hand.
 type jobState uint8
 
 // The states. A job is not in hand before its first transition and after its last

@@ -61,7 +61,7 @@ func Batch(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Fi
 		return nil, details, err
 	}
 	fmt.Fprintf(os.Stderr, "batch: %.0f members/s, without a batch %.0f and %.0f jobs/s, %d kills\n", members, before, after, kills)
-	return figure.Figures{figure.AtLeast("batch1m_rate", 2*members/(before+after), 0.7)},
+	return figure.Figures{figure.AtLeast("batch1m_rate", 2*members/(before+after), 0.6)},
 		append(details, figure.AtLeast("members_per_s", members, 1), figure.AtLeast("batch_kills", float64(kills), 1)), nil
 }
 
