@@ -3,19 +3,14 @@ package claim
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Defaults of Config.
@@ -79,20 +74,8 @@ func (c Config) connConfig(purpose string) (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	config := pool.ConnConfig
-	settings := c.session()
-	for name := range config.RuntimeParams {
-		if _, ours := settings[strings.ToLower(name)]; ours {
-			delete(config.RuntimeParams, name)
-		}
-	}
+	dsn.Session{Settings: c.session(), Writes: true, Patience: c.Timeout}.Apply(config)
 	config.RuntimeParams["application_name"] = c.applicationName(purpose)
-	var set strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(&set, "SET %s = %s; ", name, settings[name])
-	}
-	after(config, set.String()+endless)
-	config.ConnectTimeout = c.Timeout
-	config.ValidateConnect = nil
 	if c.Dial != nil {
 		config.DialFunc = c.Dial
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
@@ -108,20 +91,7 @@ func (c Config) applicationName(purpose string) string {
 // truncate cuts s to at most n bytes.
 func truncate(s string, n int) string { return s[:min(len(s), n)] }
 
-// after executes statements on every new connection, in one round trip.
-func after(config *pgx.ConnConfig, sql string) {
-	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.Exec(ctx, sql).Close() }
-}
-
-// endless disables idle_session_timeout and transaction_timeout, if the server
-// version has them. A role or database may set them. They would end the session of an
-// idle dispatcher, and its next claim would have an unknown outcome.
-const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')`
-
-// session returns the settings of every connection, in the syntax of SET. They are
-// sent in one round trip after the connection is established. They are not part of
-// the connection request, because a pooler (PgBouncer) refuses connections with
-// settings that it does not know.
+// session returns the settings of every connection besides those of all sessions, in the syntax of SET.
 //
 // The time limit of the server is shorter than that of the caller. So a slow
 // statement ends with an ERROR, which rolls it back, and not with a broken
@@ -130,19 +100,14 @@ const endless = `SELECT set_config(name, '0', false) FROM pg_settings WHERE name
 func (c Config) session() map[string]string {
 	limit := strconv.FormatInt((c.Timeout * 4 / 5).Milliseconds(), 10)
 	return map[string]string{
-		"client_encoding":                     "'UTF8'", // the default is the encoding of the database or of the role
 		"statement_timeout":                   limit,
 		"lock_timeout":                        limit,
 		"idle_in_transaction_session_timeout": limit,
-		"default_transaction_isolation":       "'read committed'",
-		"search_path":                         "pg_catalog",
-		"timezone":                            "'UTC'",
 		"plan_cache_mode":                     "force_generic_plan",
 		"enable_seqscan":                      "off",
 		"enable_bitmapscan":                   "off",
 		"enable_hashjoin":                     "off",
 		"enable_mergejoin":                    "off",
-		"jit":                                 "off",
 	}
 }
 

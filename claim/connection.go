@@ -186,14 +186,7 @@ func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// errReadOnly is the error for a standby, or for a former primary that has become
-// one.
-var errReadOnly = errors.New("the database is read-only (a standby?)")
-
 func (l *connection) prepare(ctx context.Context, conn *pgx.Conn) error {
-	if conn.PgConn().ParameterStatus("in_hot_standby") == "on" || conn.PgConn().ParameterStatus("default_transaction_read_only") == "on" {
-		return errReadOnly
-	}
 	if l.setup != "" {
 		if _, err := conn.Exec(ctx, l.setup); err != nil {
 			return err

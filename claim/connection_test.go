@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -52,6 +54,28 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 		require.True(t, runs.After(waits))
 		return 0, nil
 	}))
+}
+
+// A proxy has moved the session to a standby, or the server was read-only for a while. The session would stay so for ever.
+func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := Config{DSN: pgtest.New(t)}.withDefaults()
+	base, err := c.connConfig("")
+	require.NoError(t, err)
+	l := newConnections(c, base, "claim", 1, "", nil)
+	defer l[0].close()
+	send := func(sql string) error {
+		return l.do(t.Context(), OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			_, err := conn.Exec(ctx, sql)
+			return 0, err
+		})
+	}
+	const insert = `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`
+	require.NoError(t, send(`SET default_transaction_read_only = on`))
+	err = send(insert)
+	require.True(t, dsn.ReadOnly(err), err)
+	require.Equal(t, contract.Refused, verdictOf(err), "Postgres has rolled it back")
+	require.NoError(t, send(insert))
 }
 
 // A daemon that stops cancels its heartbeat and then leaves. The cancellation may end an

@@ -15,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -232,11 +233,11 @@ func TestSessionsOverrideIdleTimeoutsOfTheDatabase(t *testing.T) {
 // By default Postgres uses the encoding of the database or of the role.
 func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	t.Parallel()
-	dsn := pgtest.New(t)
-	db := connect(t, dsn)
+	database := pgtest.New(t)
+	db := connect(t, database)
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('größe', '{"name": "Müller"}')`)
 	exec(t, db, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_encoding = LATIN1', current_database()); END $$`)
-	s := open(t, claim.Config{DSN: dsn})
+	s := open(t, claim.Config{DSN: database})
 	_, err := s.Join(t.Context())
 	require.NoError(t, err)
 	require.Len(t, s.Fetch(t.Context(), contract.FetchRequest{Lanes: []contract.LaneQuery{{Type: "größe", Limit: 1}}}).Candidates, 1)
@@ -244,9 +245,9 @@ func TestSessionsUseUTF8InEveryDatabase(t *testing.T) {
 	require.Len(t, won, 1)
 	require.JSONEq(t, `{"name": "Müller"}`, string(won[0].Payload))
 	require.Empty(t, finish(t, s, contract.Finish{ID: 1, Attempt: 1, Result: []byte(`"größer"`)}))
-	config, err := pgx.ParseConfig(dsn)
+	config, err := pgx.ParseConfig(database)
 	require.NoError(t, err)
-	claim.Prepare(config)
+	dsn.Session{}.Apply(config)
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })

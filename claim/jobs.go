@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
@@ -38,34 +40,21 @@ type Jobs struct {
 	By string // who cancels jobs, as the table records it; "" = the role of the session
 }
 
-// Prepare makes the connections of a pool exchange text as UTF-8, the encoding of Go
-// and JSON, and execute transactions at the isolation level read committed, which
-// seal_batch needs. By default Postgres uses the
-// encoding and the isolation level of the database or of the role.
-func Prepare(config *pgx.ConnConfig) {
-	encode(config)
-	after(config, readCommitted)
-}
-
-const readCommitted = `SET default_transaction_isolation = 'read committed'`
-
-func encode(config *pgx.ConnConfig) { config.RuntimeParams["client_encoding"] = "UTF8" }
-
 // Pin makes the connections of a pool find rows by id through the index, independent
 // of the statistics. Without Pin a session could plan a statement while the table is
 // nearly empty, keep this plan, and later scan the complete table for one row. Use
 // Pin for long-lived connections that execute only the methods of Jobs about single
-// rows. [Jobs.Counts] and [Jobs.History] are faster without Pin. Pin includes
-// [Prepare].
+// rows. [Jobs.Counts] and [Jobs.History] are faster without Pin.
 //
-// Pin overrides the isolation level and the lock timeout of the role or database. A
+// Pin overrides the settings of the role or database, as for all sessions. A
 // stricter isolation level would report irrelevant conflicts. A shorter lock timeout
 // would end ordinary waits: even a commit with a notification waits for the previous
 // such commit.
 func Pin(config *pgx.ConnConfig) {
-	encode(config)
-	after(config, fmt.Sprintf("SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; "+
-		readCommitted+"; SET lock_timeout = %d", DefaultTimeout.Milliseconds()*4/5))
+	wait := strconv.FormatInt(DefaultTimeout.Milliseconds()*4/5, 10)
+	dsn.Session{Writes: true, Patience: DefaultTimeout, Settings: map[string]string{
+		"enable_seqscan": "off", "enable_bitmapscan": "off", "lock_timeout": wait,
+	}}.Apply(config)
 }
 
 // New describes a job to insert. A RunAt in the past means now.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,17 +14,23 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// oddSettings are settings that other programs may need in roles and databases. They apply to
+// oddSettings are settings that other programs may need in roles and databases, and some that nobody needs. They apply to
 // every later session.
 const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	FOREACH setting IN ARRAY ARRAY[
 		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',
-		'TimeZone = ''Pacific/Apia''', 'search_path = junk', 'statement_timeout = ''1s''', 'lock_timeout = ''1ms''',
-		'extra_float_digits = -5', 'standard_conforming_strings = off', 'bytea_output = escape']
+		'TimeZone = ''Pacific/Apia''', 'search_path = junk', 'statement_timeout = ''50ms''', 'lock_timeout = ''1ms''',
+		'idle_in_transaction_session_timeout = ''1ms''', 'default_transaction_deferrable = on',
+		'extra_float_digits = -5', 'standard_conforming_strings = off', 'bytea_output = escape', 'quote_all_identifiers = on',
+		'plpgsql.extra_errors = ''all''', 'array_nulls = off', 'transform_null_equals = on', 'row_security = off', 'xmloption = document',
+		'enable_indexscan = off', 'enable_indexonlyscan = off', 'enable_nestloop = off', 'enable_sort = off',
+		'enable_partition_pruning = off', 'jit = on', 'jit_above_cost = 0', 'plan_cache_mode = force_custom_plan',
+		'dispatcherd.notify = off', 'client_min_messages = error']
 	LOOP EXECUTE format('ALTER DATABASE %I SET ', current_database()) || setting; END LOOP;
 END $$`
 
@@ -33,10 +38,9 @@ END $$`
 // use.
 func (w *world) sane() {
 	w.t.Helper()
-	config, err := pgxpool.ParseConfig(w.dsn)
+	config, err := dsn.Parse(w.dsn)
 	require.NoError(w.t, err)
-	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{"client_encoding": "UTF8", "search_path": "public", "lock_timeout": "0",
-		"statement_timeout": "0", "default_transaction_isolation": "read committed"})
+	dsn.Session{}.Apply(config.ConnConfig)
 	db, err := pgxpool.NewWithConfig(w.t.Context(), config)
 	require.NoError(w.t, err)
 	w.t.Cleanup(db.Close)
@@ -65,7 +69,7 @@ func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	w.exec(oddSettings)
 	w.sane()
 	h := w.start(w.config("d"))
-	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"größe"}})
+	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"größe", "x"}})
 	h.awaitSlots(2)
 	c := h.caller()
 
@@ -102,6 +106,7 @@ func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 	w.says(h, fmt.Sprintf("job retry %d", never))
 	require.EqualValues(t, 2, w.await(never, dispatcherd.Done).Attempt)
 	w.says(nil, "migrate status")
+	w.lives(h)
 	metrics := c.ask(http.MethodGet, "/metrics", "")
 	require.Equal(t, http.StatusOK, metrics.StatusCode)
 	require.Contains(t, metrics.body, "dispatcherd_statement_duration_seconds")
@@ -113,13 +118,13 @@ func TestOddSettingsOfADatabaseChangeNothing(t *testing.T) {
 
 // Migrations also work under odd settings.
 func TestMigrationsWorkUnderOddSettings(t *testing.T) {
-	dsn := pgtest.Empty(t)
-	conn, err := pgx.Connect(t.Context(), dsn)
+	database := pgtest.Empty(t)
+	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), oddSettings)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
-	w := &world{t: t, dsn: dsn}
+	w := &world{t: t, dsn: database}
 	w.says(nil, "migrate up")
 	require.NotContains(t, w.says(nil, "migrate status"), "pending")
 }

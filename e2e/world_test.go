@@ -65,11 +65,17 @@ func newWorldAlone(t *testing.T) *world {
 // same options, and change its roles and files.
 func ownServer(t *testing.T) (*devpg.Server, devpg.Options) {
 	t.Helper()
+	return ownServerWith(t, map[string]string{"fsync": "off"})
+}
+
+// ownServerWith is ownServer with settings.
+func ownServerWith(t *testing.T, settings map[string]string) (*devpg.Server, devpg.Options) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e-pg")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755)) // a path that the server's user may enter
-	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: map[string]string{"fsync": "off"}}
+	options := devpg.Options{Dir: filepath.Join(dir, "pg"), Settings: settings}
 	server, err := devpg.Start(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })

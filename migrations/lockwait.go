@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // A migration that waits for the lock of a table blocks all later statements on this table. During a
@@ -15,24 +13,12 @@ import (
 // stops waiting, and tries again later. A migration that changes two tables holds the first lock while
 // it waits for the second. A deadlock counts as a lock that was not granted.
 const (
-	lockWait   = "250ms"
+	lockWait   = "'250ms'" // unless the connection string sets lock_timeout
 	lockPause  = time.Second
 	lockRounds = 300
 	notGranted = "55P03" // lock_not_available
 	deadlocked = "40P01"
 )
-
-// setUp sets lock_timeout, unless the connection string does, and settings on which the meaning of the files and of times depends.
-// The role or the database may have other values of these.
-func setUp(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `
-		SET standard_conforming_strings = on;
-		SET quote_all_identifiers = off;
-		SET timezone = 'UTC'; -- goose writes times without a zone
-		SET plpgsql.extra_errors = 'none';
-		SELECT set_config('lock_timeout', '`+lockWait+`', false) WHERE current_setting('lock_timeout') = '0'`)
-	return err
-}
 
 // retryLocked repeats try until all locks are granted.
 func retryLocked(ctx context.Context, try func(context.Context) error) error {
@@ -60,17 +46,13 @@ func retryLocked(ctx context.Context, try func(context.Context) error) error {
 // take an advisory lock, and so prevent migrations.
 type versionLock struct{ tx *sql.Tx }
 
-const lockSQL = `
-SET LOCAL idle_in_transaction_session_timeout = 0;
-LOCK TABLE ` + versionTable + ` IN SHARE UPDATE EXCLUSIVE MODE`
-
-// Lock implements lock.Locker. If another program migrates, it returns lock_not_available. The transaction must keep no
-// snapshot, whatever the default isolation is: CREATE INDEX CONCURRENTLY would wait for it.
+// Lock implements lock.Locker. If another program migrates, it returns lock_not_available. The transaction keeps no
+// snapshot, because its isolation level is read committed: CREATE INDEX CONCURRENTLY would wait for one.
 func (l *versionLock) Lock(ctx context.Context, db *sql.DB) (err error) {
-	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelReadCommitted}); err != nil {
+	if l.tx, err = db.BeginTx(context.WithoutCancel(ctx), nil); err != nil {
 		return err
 	}
-	_, err = l.tx.ExecContext(ctx, lockSQL)
+	_, err = l.tx.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE UPDATE EXCLUSIVE MODE")
 	if err != nil {
 		err = errors.Join(err, l.tx.Rollback())
 	}

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -51,7 +52,7 @@ type Migration struct {
 func Up(ctx context.Context, dsn string) (applied []int64, err error) { return up(ctx, dsn, upgrades) }
 
 func up(ctx context.Context, dsn string, upgrades fs.FS) (applied []int64, err error) {
-	err = with(dsn, upgrades, func(db *sql.DB, p *goose.Provider) error {
+	err = with(dsn, true, upgrades, func(db *sql.DB, p *goose.Provider) error {
 		if _, err := requireBaseline(ctx, db); err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func up(ctx context.Context, dsn string, upgrades fs.FS) (applied []int64, err e
 // Down removes the schema dispatcherd, of whatever version, with all jobs and with everything that depends on it. It reports whether
 // there was one.
 func Down(ctx context.Context, dsn string) (removed bool, err error) {
-	err = with(dsn, nil, func(db *sql.DB, _ *goose.Provider) error {
+	err = with(dsn, true, nil, func(db *sql.DB, _ *goose.Provider) error {
 		if err := db.QueryRowContext(ctx, "SELECT to_regnamespace('dispatcherd') IS NOT NULL").Scan(&removed); err != nil || !removed {
 			return err
 		}
@@ -102,7 +103,7 @@ func Down(ctx context.Context, dsn string) (removed bool, err error) {
 
 // Status lists all migrations of this build in order and changes nothing. In a database of another baseline it returns a *VersionError.
 func Status(ctx context.Context, dsn string) (list []Migration, err error) {
-	err = with(dsn, upgrades, func(db *sql.DB, p *goose.Provider) error {
+	err = with(dsn, false, upgrades, func(db *sql.DB, p *goose.Provider) error {
 		at, err := requireBaseline(ctx, db)
 		if err != nil {
 			return err
@@ -135,13 +136,18 @@ func nameOf(s *goose.Source) string {
 	return s.Path
 }
 
-// with calls do with a database and the migrations for it.
-func with(database string, upgrades fs.FS, do func(*sql.DB, *goose.Provider) error) error {
+// with calls do with a database and the migrations for it. Without writes, the server may be a standby.
+func with(database string, writes bool, upgrades fs.FS, do func(*sql.DB, *goose.Provider) error) error {
 	config, err := dsn.Parse(database)
 	if err != nil {
 		return err
 	}
-	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(setUp))
+	session := dsn.Session{Writes: writes, Settings: map[string]string{"lock_timeout": lockWait}}
+	if given := config.ConnConfig.RuntimeParams; strings.Contains(given["options"], "lock_timeout") || given["lock_timeout"] != "" {
+		session.Settings["lock_timeout"] = ""
+	}
+	session.Apply(config.ConnConfig)
+	db := stdlib.OpenDB(*config.ConnConfig)
 	defer db.Close()
 	p, err := goose.NewProvider(goose.DialectPostgres, db, upgrades,
 		goose.WithGoMigrations(goose.NewGoMigration(baseline, &goose.GoFunc{RunTx: createBaseline}, nil)),

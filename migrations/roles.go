@@ -15,7 +15,7 @@ const roles = `ARRAY['dispatcherd_producer', 'dispatcherd_reader', 'dispatcherd_
 // MissingRoles returns the roles of least privilege that do not exist on the server, because each
 // "migrate up" so far was executed by a role that may not create roles.
 func MissingRoles(ctx context.Context, dsn string) (missing []string, err error) {
-	err = with(dsn, nil, func(db *sql.DB, _ *goose.Provider) error {
+	err = with(dsn, false, nil, func(db *sql.DB, _ *goose.Provider) error {
 		var names string
 		err := db.QueryRowContext(ctx, `
 			SELECT coalesce(string_agg(r, ',' ORDER BY n), '')

@@ -94,7 +94,6 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = int32(d.cfg.API.Connections)
 	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
-	config.ConnConfig.ConnectTimeout = claim.DefaultTimeout
 	claim.Pin(config.ConnConfig)
 	return pgxpool.NewWithConfig(ctx, config)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -101,6 +102,8 @@ func failureOf(err error) string {
 	switch code := claim.AnswerCode(err); {
 	case errors.Is(err, claim.ErrLeaseLost):
 		return "this dispatcher has lost its lease"
+	case dsn.ReadOnly(err):
+		return "Postgres is read-only"
 	case strings.HasPrefix(code, "53"):
 		return "Postgres lacks resources: connections, memory or disk space"
 	case code == "" || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P"): // it starts, stops or has crashed

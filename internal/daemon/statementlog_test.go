@@ -58,6 +58,7 @@ func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {
 		"55P03": "Postgres refuses a statement",
 		"40001": "Postgres refuses a statement",
 		"57P03": "Postgres does not answer",
+		"25006": "Postgres is read-only",
 	} {
 		core, lines := observer.New(zap.InfoLevel)
 		tr := &statementLog{log: zap.New(core)}

@@ -1,4 +1,5 @@
-// Package dsn parses connection strings of Postgres, and prints them without secrets. An
+// Package dsn parses connection strings of Postgres, prints them without secrets, and has what all connections have in common: the
+// settings of their sessions, and which errors end them. An
 // error or a setting contains only parts that the driver parsed as user, host, port or
 // database. In an invalid string the bounds between parts are unknown, so the package
 // prints no part of it.
@@ -8,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -45,6 +44,7 @@ func Parse(text string) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
+		config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, e *pgconn.PgError) bool { return !Cured(e) }
 		for name := range config.ConnConfig.RuntimeParams {
 			if !settingName.MatchString(name) { // the driver takes everything before "=" for a name and sends it to the server
 				return nil, invalid("it is neither a URL nor a list of key=value: a URL begins with postgres://, without a space or quote before it")
@@ -99,13 +99,7 @@ func Show(text string) string {
 		return "(invalid)"
 	}
 	c := config.ConnConfig
-	hosts := []string{net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))}
-	for _, f := range c.Fallbacks {
-		if host := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))); !slices.Contains(hosts, host) {
-			hosts = append(hosts, host)
-		}
-	}
-	u := url.URL{Scheme: "postgres", User: url.User(c.User), Host: strings.Join(hosts, ","), Path: "/" + c.Database}
+	u := url.URL{Scheme: "postgres", User: url.User(c.User), Host: strings.Join(hostsOf(c), ","), Path: "/" + c.Database}
 	if c.Password != "" {
 		u.User = url.UserPassword(c.User, mask)
 	}

@@ -90,9 +90,7 @@ func Unreachable(err error) bool {
 		return true
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && slices.ContainsFunc([]string{"08", "53", "57P"}, func(class string) bool { // lost, out of resources, shutting down
-		return strings.HasPrefix(pg.Code, class)
-	})
+	return ok && (dsn.Cured(pg) || strings.HasPrefix(pg.Code, "53")) // out of resources
 }
 
 // is reports whether an error contains one of a type.

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -24,11 +24,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-// SQLSTATEs of a server that executes the statement later, perhaps.
-const (
-	lockNotAvailable = "55P03"
-	readOnly         = "25006" // a replica, or a server in maintenance
-)
+const lockNotAvailable = "55P03" // a server executes the statement later, perhaps
 
 // classify translates errors of claim and pgx to errors of httpapi and ondemand.
 func classify(err error) error {
@@ -44,8 +40,11 @@ func classify(err error) error {
 		return rest.Conflict.Of(status.Error())
 	case errors.Is(err, claim.ErrSearchTime):
 		return rest.Unavailable.Of(err.Error())
+	case dsn.ReadOnly(err):
+		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("Postgres is read-only: "+
+			"the server is a standby, or default_transaction_read_only is on").Retryable())
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		slices.Contains([]string{lockNotAvailable, readOnly}, claim.AnswerCode(err)):
+		claim.AnswerCode(err) == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
 		strings.HasPrefix(refused.Code, "P0")): // a function or trigger of the database raised an exception

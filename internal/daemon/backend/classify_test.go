@@ -24,10 +24,19 @@ func TestALostConnectionIsUnavailable(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("insert: %w", io.ErrUnexpectedEOF), fmt.Errorf("receive: %w", io.EOF), &net.OpError{Op: "read", Err: syscall.ECONNRESET},
 		&pgconn.PgError{Code: "57P01"}, &pgconn.PgError{Code: "25006"}, &pgconn.PgError{Code: "55P03"}, context.DeadlineExceeded,
+		&pgconn.PgError{Code: "26000"}, &pgconn.PgError{Code: "0A000", Routine: "RevalidateCachedQuery"}, // a new connection cures them
 	} {
 		require.ErrorIs(t, classify(err), ondemand.ErrUnavailable)
 	}
 	require.NotErrorIs(t, classify(errors.New("a bug")), ondemand.ErrUnavailable)
+}
+
+// A caller learns that waiting for an answer of Postgres is not the point.
+func TestReadOnlyDatabaseIsNamed(t *testing.T) {
+	p := ondemand.Explain(classify(fmt.Errorf("insert: %w", &pgconn.PgError{Code: "25006"})))
+	require.Equal(t, http.StatusServiceUnavailable, p.Status)
+	require.Contains(t, p.Detail, "read-only")
+	require.Positive(t, p.RetryAfter())
 }
 
 // A command about several jobs prints all conflicts, so each one names its job.

@@ -184,10 +184,7 @@ func (a commands) connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, exit.Usagef("database-url: %w", err)
 	}
 	config.MaxConns = 2 // commands run one statement at a time
-	claim.Prepare(config.ConnConfig)
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
-	}
+	dsn.Session{Patience: connectTimeout}.Apply(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, exit.Errorf(exit.Unavailable, "database: %w", err)

@@ -92,6 +92,7 @@ func startHost(ctx context.Context, database string, w scoring.Weights, log *zap
 	if err != nil {
 		return nil, err
 	}
+	dsn.Session{Writes: true}.Apply(config.ConnConfig)
 	if h.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}

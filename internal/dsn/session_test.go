@@ -1,0 +1,97 @@
+package dsn_test
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
+	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func connect(t *testing.T, text string, s dsn.Session) (*pgx.Conn, error) {
+	t.Helper()
+	config, err := dsn.Parse(text)
+	require.NoError(t, err)
+	s.Apply(config.ConnConfig)
+	conn, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	if err == nil {
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	}
+	return conn, err
+}
+
+// The session has turned read-only, or a proxy has changed the server below it. Other errors keep the connection.
+func TestErrorThatANewConnectionCuresClosesTheConnection(t *testing.T) {
+	text := pgtest.New(t)
+	for name, c := range map[string]struct {
+		before, statement string
+		closes            bool
+	}{
+		"read-only":              {`SET default_transaction_read_only = on`, `INSERT INTO dispatcherd.jobs (type) VALUES ('a')`, true},
+		"no statement":           {`SELECT 1`, `EXECUTE forgotten`, true},
+		"statement twice":        {`PREPARE a AS SELECT 1`, `PREPARE a AS SELECT 1`, true},
+		"no cursor":              {`SELECT 1`, `FETCH FROM forgotten`, true},
+		"result of another type": {`CREATE TEMP TABLE c (n int); PREPARE c AS TABLE c; ALTER TABLE c ADD m int`, `EXECUTE c`, true},
+		"connection exception":   {`SELECT 1`, `DO $$ BEGIN RAISE SQLSTATE '08006'; END $$`, true},
+		"shutdown":               {`SELECT 1`, `SELECT pg_terminate_backend(pg_backend_pid())`, true},
+		"syntax":                 {`SELECT 1`, `SELECT FROM FROM`, false},
+		"no table":               {`SELECT 1`, `SELECT FROM forgotten`, false},
+		"not supported":          {`SELECT 1`, `ALTER TABLE dispatcherd.jobs_live INHERIT dispatcherd.limits`, false},
+		"serialization":          {`SELECT 1`, `DO $$ BEGIN RAISE serialization_failure; END $$`, false},
+	} {
+		conn, err := connect(t, text, dsn.Session{Writes: true})
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), c.before, pgx.QueryExecModeSimpleProtocol)
+		require.NoError(t, err, name)
+		_, err = conn.Exec(t.Context(), c.statement, pgx.QueryExecModeSimpleProtocol)
+		require.Error(t, err, name)
+		require.Equal(t, c.closes, conn.IsClosed(), "%s: %v", name, err)
+		require.Equal(t, name == "read-only", dsn.ReadOnly(err), name)
+	}
+}
+
+func TestSessionThatWritesRefusesAReadOnlyServer(t *testing.T) {
+	text := pgtest.New(t)
+	conn, err := connect(t, text, dsn.Session{})
+	require.NoError(t, err)
+	name := pgx.Identifier{conn.Config().Database}.Sanitize()
+	_, err = conn.Exec(t.Context(), `ALTER DATABASE `+name+` SET default_transaction_read_only = on`)
+	require.NoError(t, err)
+	_, err = connect(t, text, dsn.Session{Writes: true})
+	require.True(t, dsn.ReadOnly(err), err)
+	_, err = connect(t, text, dsn.Session{})
+	require.NoError(t, err)
+}
+
+// The first host accepts the connection and is silent, as a machine that was switched off behind a proxy.
+func TestSilentHostLeavesTimeForTheNextOne(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	u, err := url.Parse(pgtest.New(t))
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(silent.Addr().String())
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("host", "127.0.0.1,"+q.Get("host"))
+	q.Set("port", port+","+q.Get("port"))
+	u.RawQuery = q.Encode()
+	const patience = time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	config, err := dsn.Parse(u.String() + "&sslmode=disable")
+	require.NoError(t, err)
+	dsn.Session{Writes: true, Patience: patience}.Apply(config.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
+}
