@@ -44,6 +44,9 @@ func Parse(text string) (*pgxpool.Config, error) {
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
+		if err := applyLibpq(config.ConnConfig); err != nil {
+			return nil, invalid(err.Error())
+		}
 		config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, e *pgconn.PgError) bool { return !Cured(e) }
 		for name := range config.ConnConfig.RuntimeParams {
 			if !settingName.MatchString(name) { // the driver takes everything before "=" for a name and sends it to the server

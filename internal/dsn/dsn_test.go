@@ -68,6 +68,12 @@ func TestErrorQuotesNoPartOfTheString(t *testing.T) {
 		"postgres://u@h/d?target_session_attrs=%s":          "invalid value",
 		"postgres://u@h/d?min_protocol_version=%s":          "invalid value",
 		"postgres://u@h/d?sslmode=require&require_auth=%s,": "invalid value",
+		"postgres://u@h/d?keepalives_idle=%s":               "keepalives_idle must be a number",
+		"postgres://u@h/d?requirepeer=%s":                   "requirepeer is not supported",
+		"postgres://u@h/d?scram_client_key=%s":              "scram_client_key is not supported",
+		"postgres://u@h/d?gssencmode=require&password=%s":   "gssencmode=require is not supported",
+		"postgres://u@h/d?ssl_min_protocol_version=%s":      "must be TLSv1",
+		"postgres://u@h/d?hostaddr=a,%s":                    "one address for each host",
 	} {
 		text = fmt.Sprintf(text, secretMark)
 		_, err := Parse(text)

@@ -95,3 +95,29 @@ func TestSilentHostLeavesTimeForTheNextOne(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
 }
+
+// psql accepts these.
+func TestParametersOfLibpqAreAccepted(t *testing.T) {
+	conn, err := connect(t, pgtest.New(t)+"&keepalives=1&keepalives_idle=30&keepalives_interval=5&keepalives_count=3&tcp_user_timeout=9"+
+		"&gssencmode=prefer&krbsrvname=postgres&gsslib=gssapi&gssdelegation=0&fallback_application_name=other&channel_binding=prefer"+
+		"&sslnegotiation=postgres&sslcompression=0&sslcert=&sslkey=&sslrootcert=&sslcrl=&sslcrldir=&sslsni=1&sslcertmode=allow&sslkeylogfile="+
+		"&ssl_min_protocol_version=TLSv1.2&ssl_max_protocol_version=TLSv1.3&min_protocol_version=3.0&requirepeer=&require_auth="+
+		"&replication=0&load_balance_hosts=random&target_session_attrs=primary&client_encoding=auto&options=-c%20geqo%3Doff&passfile=none"+
+		"&scram_client_key=&scram_server_key=&oauth_issuer=&oauth_client_id=&oauth_client_secret=&oauth_scope=", dsn.Session{})
+	require.NoError(t, err)
+	var name, geqo string
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT current_setting('application_name'), current_setting('geqo')`).Scan(&name, &geqo))
+	require.Equal(t, []string{"other", "off"}, []string{name, geqo})
+}
+
+// The address is given, so no host name is looked up.
+func TestAddressOfAHostIsUsed(t *testing.T) {
+	config, err := dsn.Parse("host=a.invalid,b.invalid hostaddr=192.0.2.1,192.0.2.2 user=u dbname=d sslmode=verify-full")
+	require.NoError(t, err)
+	for host, want := range map[string]string{"a.invalid": "192.0.2.1", "b.invalid": "192.0.2.2"} {
+		addresses, err := config.ConnConfig.LookupFunc(t.Context(), host)
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, addresses)
+	}
+	require.Equal(t, "a.invalid", config.ConnConfig.TLSConfig.ServerName)
+}

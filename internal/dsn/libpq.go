@@ -1,0 +1,135 @@
+package dsn
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The driver takes a parameter of libpq that it does not know for a setting of the server, which would then refuse the connection.
+// docs/how-to/operations.md lists what becomes of each.
+
+// ignored are parameters of libpq that change nothing for a client that writes with its own time limits and without GSSAPI.
+var ignored = []string{
+	"gssdelegation", "gsslib", "load_balance_hosts", "replication", "sslcompression", "sslkeylogfile", "tcp_user_timeout",
+}
+
+// unsupported are parameters of libpq by which the user demands what this program cannot do.
+var unsupported = []string{
+	"requirepeer", "requiressl", "sslcrl", "sslcrldir", "scram_client_key", "scram_server_key",
+	"oauth_issuer", "oauth_client_id", "oauth_client_secret", "oauth_scope", "oauth_ca_file",
+}
+
+// applyLibpq executes the parameters of libpq that the driver does not know, and removes them.
+func applyLibpq(config *pgx.ConnConfig) error {
+	take := func(name string) string {
+		value := config.RuntimeParams[name]
+		delete(config.RuntimeParams, name)
+		return value
+	}
+	for _, name := range ignored {
+		take(name)
+	}
+	for _, name := range unsupported {
+		if take(name) != "" {
+			return fmt.Errorf("%s is not supported: leave it out", name)
+		}
+	}
+	if name := take("fallback_application_name"); config.RuntimeParams["application_name"] == "" && name != "" {
+		config.RuntimeParams["application_name"] = name
+	}
+	if take("gssencmode") == "require" {
+		return errors.New("gssencmode=require is not supported: encrypt with TLS (sslmode=verify-full)")
+	}
+	if err := limitTLS(config, take("ssl_min_protocol_version"), take("ssl_max_protocol_version")); err != nil {
+		return err
+	}
+	if addresses := take("hostaddr"); addresses != "" {
+		if err := resolve(config, strings.Split(addresses, ",")); err != nil {
+			return err
+		}
+	}
+	return keepAlive(config, take)
+}
+
+// keepAlive sets how the host finds out that the server is gone. 0 is the default of the host.
+func keepAlive(config *pgx.ConnConfig, take func(string) string) error {
+	var values [4]int
+	given := false
+	for i, name := range []string{"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"} {
+		text := take(name)
+		n, err := strconv.Atoi(cmp.Or(text, "-1"))
+		if err != nil {
+			return fmt.Errorf("%s must be a number", name)
+		}
+		given = given || text != ""
+		values[i] = n
+	}
+	if !given {
+		return nil
+	}
+	ofHost := func(n int) int {
+		if n <= 0 {
+			return -1
+		}
+		return n
+	}
+	seconds := func(n int) time.Duration { return time.Duration(ofHost(n)) * time.Second }
+	dialer := net.Dialer{Timeout: config.ConnectTimeout, KeepAlive: -1, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: values[0] != 0, Idle: seconds(values[1]), Interval: seconds(values[2]), Count: ofHost(values[3]),
+	}}
+	config.DialFunc = dialer.DialContext
+	return nil
+}
+
+var tlsVersions = map[string]uint16{
+	"TLSv1": tls.VersionTLS10, "TLSv1.1": tls.VersionTLS11, "TLSv1.2": tls.VersionTLS12, "TLSv1.3": tls.VersionTLS13,
+}
+
+// limitTLS sets the versions of TLS that may be used; "" = the default.
+func limitTLS(config *pgx.ConnConfig, low, high string) error {
+	for _, version := range []string{low, high} {
+		if version != "" && tlsVersions[version] == 0 {
+			return errors.New("ssl_min_protocol_version and ssl_max_protocol_version must be TLSv1, TLSv1.1, TLSv1.2 or TLSv1.3")
+		}
+	}
+	all := []*tls.Config{config.TLSConfig}
+	for _, f := range config.Fallbacks {
+		all = append(all, f.TLSConfig)
+	}
+	for _, c := range all {
+		if c != nil {
+			c.MinVersion, c.MaxVersion = tlsVersions[low], tlsVersions[high]
+		}
+	}
+	return nil
+}
+
+// resolve makes the driver connect to addresses, one for each host, instead of looking the hosts up.
+func resolve(config *pgx.ConnConfig, addresses []string) error {
+	hosts := []string{config.Host}
+	for _, f := range config.Fallbacks {
+		if !slices.Contains(hosts, f.Host) {
+			hosts = append(hosts, f.Host)
+		}
+	}
+	if len(addresses) != len(hosts) || strings.HasPrefix(config.Host, "/") {
+		return errors.New("hostaddr must have one address for each host: give as many hosts, or give the addresses as host alone")
+	}
+	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+		if i := slices.Index(hosts, host); i >= 0 && addresses[i] != "" {
+			return addresses[i : i+1], nil
+		}
+		return net.DefaultResolver.LookupHost(ctx, host)
+	}
+	return nil
+}
