@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +12,12 @@ import (
 )
 
 // strictSettings are settings of a role or database under which SQL has another meaning, or PL/pgSQL raises further errors.
-var strictSettings = []string{"standard_conforming_strings = off", "quote_all_identifiers = on", "plpgsql.extra_errors = 'all'"}
+var strictSettings = []string{
+	"standard_conforming_strings = off", "quote_all_identifiers = on", "plpgsql.extra_errors = 'all'", "array_nulls = off",
+	"transform_null_equals = on", "DateStyle = German", "IntervalStyle = sql_standard", "TimeZone = 'Pacific/Apia'", "search_path = junk",
+	"bytea_output = escape", "extra_float_digits = -5", "row_security = off", "xmloption = document", "enable_indexscan = off",
+	"enable_nestloop = off", "jit = on", "jit_above_cost = 0",
+}
 
 // A database with these settings gets the same schema, and its sessions can use it: what producers and operators call, and retention.
 func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
@@ -55,6 +61,24 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 	require.Equal(t, 1, one[int](t, conn, `SELECT dispatcherd.run_again(array_agg(id::bigint), '{pending}', NULL)
 		FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 	require.Equal(t, "2", one[string](t, conn, `SELECT count(*)::text FROM dispatcherd.jobs_live`))
+	requireProducersInsert(t, conn)
+}
+
+// requireProducersInsert calls the functions of producers, which execute in the sessions of producers.
+func requireProducersInsert(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	id := one[int64](t, conn, `SELECT id FROM dispatcherd.insert_unique('{"type": "pdf", "run_at": "2100-01-31T08:00:00Z"}', 'u', '1 hour')`)
+	require.Equal(t, "2100-01-31 08:00:00", one[string](t, conn,
+		`SELECT to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') FROM dispatcherd.jobs WHERE id = $1`, id))
+	require.Equal(t, id, one[int64](t, conn, `SELECT id FROM dispatcherd.insert_unique('{"type": "pdf"}', 'u', '1 hour')`))
+	batch := one[int64](t, conn, `SELECT dispatcherd.open_batch('{"type": "pdf", "payload": {"a": null}}', 'ended', 'b')`)
+	require.Positive(t, one[int64](t, conn, `SELECT dispatcherd.insert_member($1, '{"type": "pdf", "keys": "k"}')`, batch))
+	require.Equal(t, 1, one[int](t, conn, `SELECT open FROM dispatcherd.seal_batch($1)`, batch))
+	flow := fmt.Sprintf(`{"nodes": [{"name": "a", "type": "pdf", "after": [%d]}, {"name": "b", "type": "pdf", "after": ["a"]}],
+		"callback": {"type": "pdf"}}`, id)
+	require.Equal(t, 2, one[int](t, conn, `SELECT count(*) FROM jsonb_object_keys(dispatcherd.insert_flow($1) -> 'nodes')`, flow))
+	_, err := conn.Exec(t.Context(), `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf", "priority": 99}]}')`)
+	require.ErrorContains(t, err, `flow: node "a"`)
 }
 
 // A publication of all tables refuses an UPDATE or DELETE of a row that nothing identifies.

@@ -307,10 +307,12 @@ ALTER TABLE dispatcherd.jobs_cancelled_rest REPLICA IDENTITY FULL;
 
 -- Returns whether a transaction may send a notification. All functions and all statements of dispatchers that notify ask it. All databases
 -- of a server share one queue of notifications, and if it is full, the commit of every transaction that has notified fails. So no program
--- notifies while the queue is more than half full; dispatchers then find jobs by polling.
+-- notifies while the queue is more than half full; dispatchers then find jobs by polling. A session with dispatcherd.notify = off sends
+-- none either: a transaction that has notified cannot be prepared for a two-phase commit.
 CREATE FUNCTION dispatcherd.may_notify() RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED AS $$
     SELECT pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5
+        AND coalesce(pg_catalog.current_setting('dispatcherd.notify', true), '') OPERATOR(pg_catalog.<>) 'off'
 $$;
 
 -- Trigger on inserts into jobs, once per statement: tells dispatchers that there are new jobs. It does nothing while no dispatcher
@@ -320,6 +322,8 @@ $$;
 --   dispatcher then claims the job without a search. Otherwise the payload is "jobs", and dispatchers search.
 -- - Later statements send "jobs". The setting dispatcherd.rung tells them from the first one. Postgres sends equal notifications
 --   of a transaction once, so each transaction sends at most two.
+-- - Serializable transactions send "jobs" only. A read of jobs_live would conflict with the inserts of other such transactions into
+--   the same page of the index, and Postgres would cancel some of them.
 -- If the row that the first statement looks at has keys, the controller is notified, too, with the payload "keys". It finds other
 -- new rows with keys at its next heartbeat. The row is found by the last value of the sequence, and not in a transition table, because COPY
 -- inserts single rows if a trigger uses one.
@@ -338,7 +342,8 @@ BEGIN
     IF NOT (EXISTS (SELECT FROM dispatcherd.dispatchers WHERE armed) AND dispatcherd.may_notify()) THEN
         RETURN NULL;
     END IF;
-    IF coalesce(current_setting('dispatcherd.rung', true), '') = '' THEN -- the first statement of the transaction
+    IF coalesce(current_setting('dispatcherd.rung', true), '') = '' -- the first statement of the transaction
+        AND current_setting('transaction_isolation') <> 'serializable' THEN
         PERFORM set_config('dispatcherd.rung', 'yes', true);
         BEGIN
             last_id := currval('dispatcherd.job_ids');
