@@ -72,3 +72,20 @@ func TestSmallPayloadIsNeverTooLongAsText(t *testing.T) {
 			FROM (SELECT to_jsonb(array_fill(`+longest+`, ARRAY[$1::int])) AS j) payload`, n).Scan(&size, &text))
 	}
 }
+
+// A payload of JSON null is a value: only an absent payload means the default.
+func TestPayloadNullStaysNullInAllFunctions(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `SELECT dispatcherd.open_batch()`)
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload) VALUES ('a insert', 'null')`)
+	exec(t, conn, `SELECT dispatcherd.insert_unique('{"type": "b unique", "payload": null}', 'u'),
+		dispatcherd.insert_unique('{"type": "c reserved", "payload": null}', 'v', '1 day'),
+		dispatcherd.insert_member(1, '{"type": "d member", "payload": null}'),
+		dispatcherd.insert_flow('{"nodes": [{"name": "x", "type": "e node", "payload": null},
+			{"name": "y", "type": "f waiting node", "payload": null, "after": ["x"]}]}')`)
+	require.Equal(t, "a insert, b unique, c reserved, d member, e node, f waiting node", one[string](t, conn,
+		`SELECT string_agg(type, ', ' ORDER BY type) FROM dispatcherd.jobs WHERE payload = 'null'`))
+	exec(t, conn, `SELECT dispatcherd.insert_unique('{"type": "g"}', 'w'), dispatcherd.insert_member(1, '{"type": "g"}'),
+		dispatcherd.insert_flow('{"nodes": [{"name": "x", "type": "g"}]}')`)
+	require.Equal(t, 3, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'g' AND payload = '{}'`))
+}

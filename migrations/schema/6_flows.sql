@@ -190,20 +190,21 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
--- has checked the parent, and check_parent does not. An earlier run_at becomes the present. open_batch, insert_member, insert_flow and
+-- has checked the parent, and check_parent does not. An earlier run_at becomes the present. The payload is read from the object itself,
+-- because in a record the payload null would be as absent. open_batch, insert_member, insert_flow and
 -- insert_nodes call it, and dispatchers for children (claim/spawn.go).
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
     checked boolean DEFAULT false) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
         unique_key, parent, watched)
-    SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), d.due, CASE WHEN checked
-        THEN d.due END, coalesce(r.max_attempts, 5),
+    SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.job -> 'payload', '{}'), coalesce(r.priority, 0), d.due,
+        CASE WHEN checked THEN d.due END, coalesce(r.max_attempts, 5),
         r.timeout_ms, r.expected_ms, r.keys, r.unique_key, parent, watched[r.place]
     FROM ROWS
-        FROM (jsonb_to_recordset(jobs) AS (type text, payload jsonb, priority smallint, run_at timestamptz, max_attempts smallint,
-        timeout_ms int, expected_ms int, keys text, unique_key text))
-        WITH ORDINALITY AS r (type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, place)
+        FROM (jsonb_to_recordset(jobs) AS (type text, priority smallint, run_at timestamptz, max_attempts smallint,
+        timeout_ms int, expected_ms int, keys text, unique_key text), jsonb_array_elements(jobs))
+        WITH ORDINALITY AS r (type, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, job, place)
             CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
 $$;
 
@@ -311,9 +312,9 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
         END IF;
         INSERT INTO dispatcherd.jobs (id, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key)
-        SELECT fresh, r.type, coalesce(r.payload, '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()),
+        SELECT fresh, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()),
             coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, unique_key
-        FROM jsonb_to_record(job) AS r (type text, payload jsonb, priority smallint, run_at timestamptz, max_attempts smallint,
+        FROM jsonb_to_record(job) AS r (type text, priority smallint, run_at timestamptz, max_attempts smallint,
             timeout_ms int, expected_ms int, keys text)
         ON CONFLICT DO NOTHING;
         inserted := FOUND;
