@@ -46,7 +46,8 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
 // alive. The lock on the role waits for no statement of the former controller: SKIP LOCKED
-// leaves the role to a later heartbeat.
+// leaves the role to a later heartbeat. Without the row of the role, which somebody has deleted together with all other rows, a heartbeat
+// inserts it again, with a term that no earlier controller had. A later heartbeat takes the role.
 //
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
@@ -65,6 +66,9 @@ WITH renewed AS (
 	FOR UPDATE OF c SKIP LOCKED
 ), role AS (
 	UPDATE dispatcherd.controller c SET dispatcher = $1, term = c.term + 1, since = now() FROM vacant v WHERE c.one = v.one RETURNING c.term
+), role_again AS (
+	INSERT INTO dispatcherd.controller (term) SELECT extract(epoch FROM now())::bigint FROM renewed
+	WHERE NOT EXISTS (SELECT FROM dispatcherd.controller) ON CONFLICT DO NOTHING
 )
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT jsonb_agg(jsonb_build_array(d.id, ` + beatAt + `, (extract(epoch FROM d.lease) * 1000000)::bigint,
@@ -77,7 +81,7 @@ SELECT EXISTS (SELECT FROM renewed),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	(SELECT edits_read FROM dispatcherd.controller), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	coalesce((SELECT edits_read FROM dispatcherd.controller), 0), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 // waitingSQL reads whether there is something of which a notification may have been lost. Its time grows with the rows that were
 // deleted since the oldest snapshot.

@@ -66,7 +66,7 @@ BEGIN
                     TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
-                GRANT UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
+                GRANT INSERT, UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
                 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd TO dispatcherd_dispatcher;
             ELSE
                 NULL;
