@@ -101,7 +101,7 @@ const FirstToken = firstToken
 // KeepOne keeps the partitions of one status, and those of more days ahead.
 func (s *Store) KeepOne(t testing.TB, status string, ahead int, keep time.Duration) (k Kept) {
 	t.Helper()
-	require.NoError(t, s.keepPartitions(t.Context(), status, ahead, keep, &k))
+	require.NoError(t, s.keepPartitions(t.Context(), status, ahead, keep, true, &k))
 	return k
 }
 
@@ -110,3 +110,8 @@ func (s *Store) SetCountSteps(n int64) { s.countSteps = n }
 
 // EndPauses ends the pauses of all rows and lanes that statements leave out.
 func (s *Store) EndPauses() { clear(s.refusals.list) }
+
+// NewSpan returns the end of the partition that is to be created for a day.
+func NewSpan(at time.Time, keep time.Duration, days, untils []time.Time) (until time.Time, needed bool) {
+	return newSpan(at, spanOf(keep), days, untils)
+}

@@ -25,58 +25,96 @@ type Kept struct {
 	Blocked int
 }
 
-// KeepPartitions creates the daily partitions of the coming days and drops the
+// KeepPartitions creates the partitions of the coming days and drops the
 // partitions whose retention has ended. Call it at start and every hour. Several
 // daemons may call it at the same time. The next call tries again what is blocked.
 func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (k Kept, err error) {
+	return s.keepAll(ctx, keep, true)
+}
+
+// MakePartitions only creates the partitions of the coming days, and returns
+// their number. Call it before any job ends. A row that ends on a day without a
+// partition goes to the default partition, and no partition can then be created for
+// that day.
+func (s *Store) MakePartitions(ctx context.Context, keep Retention) (made int, err error) {
+	k, err := s.keepAll(ctx, keep, false)
+	return k.Made, err
+}
+
+func (s *Store) keepAll(ctx context.Context, keep Retention, drop bool) (k Kept, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
 		keep   time.Duration
 	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
-		if err := s.keepPartitions(ctx, string(r.status), DaysAhead, r.keep, &k); err != nil {
+		if err := s.keepPartitions(ctx, string(r.status), DaysAhead, r.keep, drop, &k); err != nil {
 			return k, err
 		}
 	}
 	return k, nil
 }
 
-// always is a retention that no row has reached.
-const always = 200 * 365 * 24 * time.Hour
-
-// MakePartitions only creates the daily partitions of the coming days, and returns
-// their number. Call it before any job ends. A row that ends on a day without a
-// partition goes to the default partition, and no partition can then be created for
-// that day.
-func (s *Store) MakePartitions(ctx context.Context) (made int, err error) {
-	k, err := s.KeepPartitions(ctx, Retention{Done: always, Failed: always, Cancelled: always})
-	return k.Made, err
-}
-
-// partitionsSQL returns the present, and the days of the partitions of status $1, in UTC.
+// partitionsSQL returns the present, and the first days and the ends of the partitions of status $1, in UTC. A bound is the second text
+// in FOR VALUES FROM ('…') TO ('…').
 const partitionsSQL = `
-SELECT now() AT TIME ZONE 'UTC', ARRAY (
-	SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-	WHERE i.inhparent = ('dispatcherd.jobs_' || $1::text)::regclass AND c.relname ~ '_[0-9]{8}$' ORDER BY 1)`
+SELECT now() AT TIME ZONE 'UTC', coalesce(array_agg(p.day ORDER BY p.day), '{}'), coalesce(array_agg(p.until ORDER BY p.day), '{}') FROM (
+	SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day,
+		split_part(pg_get_expr(c.relpartbound, c.oid), '''', 4)::timestamptz AT TIME ZONE 'UTC' AS until
+	FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+	WHERE i.inhparent = ('dispatcherd.jobs_' || $1::text)::regclass AND c.relname ~ '_[0-9]{8}$') p`
 
 const day = 24 * time.Hour
 
-// keepPartitions does KeepPartitions for one status. Each partition has a transaction of its own, so what it locks is locked for
-// milliseconds.
-func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, keep time.Duration, k *Kept) error {
-	if err := s.emptyRest(ctx, status, keep, k); err != nil {
-		return err
-	}
-	var now time.Time
-	var days []time.Time
-	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, partitionsSQL, status).Scan(&now, &days)
-	})
-	for i := 0; i <= ahead && err == nil; i++ {
-		if at := now.Truncate(day).Add(time.Duration(i) * day); !slices.ContainsFunc(days, at.Equal) {
-			err = s.change(ctx, k, &k.Made, `SELECT dispatcherd.create_partition($1::text::dispatcherd.status, $2)`, status, at)
+// mostSpans is about how many partitions a status has. If the retention has more days, a partition contains several of them: a statement
+// that finds a job by its id locks all partitions with their indexes, and Postgres has a table of a few thousand locks for all sessions.
+const mostSpans = 32
+
+// spanOf returns how long a partition is.
+func spanOf(keep time.Duration) time.Duration {
+	return day * max(1, (keep-1)/(mostSpans*day)+1)
+}
+
+// newSpan returns the end of the partition that is to be created from a day on, unless one of the others contains the day. Partitions
+// begin and end at multiples of span, except where the retention was changed: then they fill the gaps between others.
+func newSpan(at time.Time, span time.Duration, days, untils []time.Time) (until time.Time, needed bool) {
+	until = at.Truncate(span).Add(span)
+	for i := range days {
+		switch {
+		case days[i].After(at):
+			if days[i].Before(until) {
+				until = days[i]
+			}
+		case untils[i].After(at):
+			return until, false
 		}
 	}
-	for i := 0; i < len(days) && err == nil && days[i].Add(day).Before(now.Add(-keep)); i++ {
+	return until, true
+}
+
+// keepPartitions does KeepPartitions for one status. Each partition has a transaction of its own, so what it locks is locked for
+// milliseconds.
+func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, keep time.Duration, drop bool, k *Kept) error {
+	if drop {
+		if err := s.emptyRest(ctx, status, keep, k); err != nil {
+			return err
+		}
+	}
+	var now time.Time
+	var days, untils []time.Time
+	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, partitionsSQL, status).Scan(&now, &days, &untils)
+	})
+	for i := 0; i <= ahead && err == nil; i++ {
+		at, made := now.Truncate(day).Add(time.Duration(i)*day), k.Made
+		until, needed := newSpan(at, spanOf(keep), days, untils)
+		if !needed {
+			continue
+		}
+		err = s.change(ctx, k, &k.Made, `SELECT dispatcherd.create_partition($1::text::dispatcherd.status, $2, $3)`, status, at, until)
+		if k.Made > made { // otherwise the next day may be possible
+			days, untils = append(days, at), append(untils, until)
+		}
+	}
+	for i := 0; i < len(days) && err == nil && drop && untils[i].Before(now.Add(-keep)); i++ {
 		err = s.change(ctx, k, &k.Dropped, `SELECT dispatcherd.drop_partition($1::text::dispatcherd.status, $2)`, status, days[i])
 	}
 	return err
@@ -86,6 +124,7 @@ func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, ke
 const (
 	restHasRows      = "23514" // of the day of the partition
 	duplicateTable   = "42P07"
+	overlaps         = "42P17" // another partition contains a part of the days
 	duplicateType    = "42710"
 	duplicateCatalog = "23505"
 )
@@ -111,7 +150,7 @@ func (s *Store) briefly(ctx context.Context, k *Kept, sql string, args []any, re
 		case lockNotGranted, restHasRows:
 			k.Blocked++
 			return 0, nil
-		case duplicateTable, duplicateType, duplicateCatalog:
+		case duplicateTable, overlaps, duplicateType, duplicateCatalog:
 			return 0, nil
 		}
 		return 1, err

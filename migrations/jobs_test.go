@@ -208,7 +208,8 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		conn,
 		`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'failed', date_trunc('day', now()) + interval '5 days'`,
 	)
-	exec(t, conn, `SELECT dispatcherd.create_partition(s, current_date + 4) FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
+	exec(t, conn, `SELECT dispatcherd.create_partition(s, current_date + 4, current_date + 5)
+		FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
 	exec(t, conn, `DELETE FROM dispatcherd.jobs_done_rest`)
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	exec(

@@ -77,7 +77,7 @@ func TestAdvisoryLocksStopNeitherRetentionNorMigrations(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	exec(t, other, `SELECT pg_advisory_lock(7233172), pg_advisory_lock(7233173, hashtext('jobs_done'))`)
-	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 5)`)
+	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 5, current_date + 6)`)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, err = migrations.Down(ctx, dsn)

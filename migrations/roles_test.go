@@ -139,12 +139,13 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.ticks`},
 	{" ROD", `SELECT * FROM dispatcherd.controller`},
 	{"   D", `UPDATE dispatcherd.controller SET term = term + 1`},
+	{"   D", `INSERT INTO dispatcherd.controller (term) VALUES (7) ON CONFLICT DO NOTHING`},
 	{"    ", `DELETE FROM dispatcherd.controller`},
 	{"   D", `INSERT INTO dispatcherd.schedule_runs VALUES (1, 1)`},
 	{" ROD", `SELECT * FROM dispatcherd.schema_version`},
 	{"    ", `UPDATE dispatcherd.schema_version SET is_applied = false`},
 	{"    ", `DELETE FROM dispatcherd.schema_version`},
-	{"   D", `SELECT dispatcherd.create_partition('done', '2020-01-01'), dispatcherd.drop_partition('done', '2020-01-01')`},
+	{"   D", `SELECT dispatcherd.create_partition('done', '2020-01-01', '2020-01-02'), dispatcherd.drop_partition('done', '2020-01-01')`},
 	{"   D", `DELETE FROM dispatcherd.jobs_done_rest`},
 	{"  OD", `SELECT dispatcherd.may_notify()`},
 	{"P OD", `SELECT nextval('dispatcherd.job_ids')`},
@@ -279,7 +280,7 @@ func TestRolesNeedNoRightsOfPublic(t *testing.T) {
 		"dispatcherd_operator": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.may_notify()`,
 			`INSERT INTO dispatcherd.operations (kind, target) VALUES ('cancel', 1)`},
 		"dispatcherd_dispatcher": {`SELECT dispatcherd.compatible_from()`, `SELECT dispatcherd.end_idle('{1}', 'cancelled', session_user, NULL)`,
-			`SELECT dispatcherd.run_again('{1}', '{pending}', NULL)`, `SELECT dispatcherd.create_partition('done', '2020-01-01')`},
+			`SELECT dispatcherd.run_again('{1}', '{pending}', NULL)`, `SELECT dispatcherd.create_partition('done', '2020-01-01', '2020-01-02')`},
 	} {
 		for _, statement := range statements {
 			require.NoError(t, attempt(t, conn, role, statement), "%s: %s", role, statement)

@@ -53,7 +53,8 @@ func TestSettingsOfTheDatabaseChangeNothing(t *testing.T) {
 		FROM ('2020-01-01') TO ('2020-01-02')`)
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'pdf', 'done', '2020-03-01 12:00Z'
 		FROM generate_series(1, 3)`)
-	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 4), dispatcherd.drop_partition('done', '2020-01-01')`)
+	exec(t, conn, `SELECT dispatcherd.create_partition('done', current_date + 4, current_date + 5),
+		dispatcherd.drop_partition('done', '2020-01-01')`)
 	exec(t, conn, `DELETE FROM dispatcherd.jobs_done_rest`)
 	require.Zero(t, one[int](t, conn, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`))
 	require.Equal(t, 1, one[int](t, conn,
@@ -85,7 +86,8 @@ func requireProducersInsert(t *testing.T, conn *pgx.Conn) {
 func TestEveryTableCanBeReplicated(t *testing.T) {
 	conn := connect(t, pgtest.New(t))
 	exec(t, conn, `CREATE PUBLICATION p FOR ALL TABLES`)
-	exec(t, conn, `SELECT dispatcherd.create_partition(s, current_date + 4) FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
+	exec(t, conn, `SELECT dispatcherd.create_partition(s, current_date + 4, current_date + 5)
+		FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
 	tables := list[string](t, conn, `SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace = 'dispatcherd'::regnamespace
 		AND relkind IN ('r', 'p')`)
 	require.Greater(t, len(tables), 40)

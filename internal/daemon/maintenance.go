@@ -101,7 +101,7 @@ const (
 func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	created, err := m.store.MakePartitions(ctx)
+	created, err := m.store.MakePartitions(ctx, retention(m.keep))
 	if err != nil {
 		m.log.Warn("creating daily partitions failed", zap.Error(err))
 	}
