@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"reflect"
 	"slices"
 	"strings"
@@ -107,14 +108,17 @@ func Differences(before, after *contract.Schedule) (changes []Change) {
 	return changes
 }
 
-// values returns the columns of a schedule as JSON, without those that are empty.
+// values returns the columns of a schedule as JSON, without those that are empty. Times and durations are whole microseconds, as Postgres
+// stores them.
 func values(s *contract.Schedule) (values map[string]json.RawMessage) {
 	v := *s
 	for _, at := range []**time.Time{&v.StartsAt, &v.EndsAt} {
 		if *at != nil {
-			utc := (*at).UTC()
-			*at = &utc
+			*at = new((*at).UTC().Truncate(time.Microsecond))
 		}
+	}
+	for _, d := range []*contract.Duration{&v.Every, &v.Jitter, &v.CatchUp} {
+		*d = contract.Duration(time.Duration(*d).Truncate(time.Microsecond))
 	}
 	object, err := json.Marshal(v)
 	if err == nil {
@@ -131,13 +135,33 @@ func values(s *contract.Schedule) (values map[string]json.RawMessage) {
 	return values
 }
 
-// sameJSON compares two values without regard to white space and the order of members.
+// sameJSON compares two values as Postgres compares jsonb: without regard to white space, the order of members and how numbers are
+// written.
 func sameJSON(a, b json.RawMessage) bool {
 	parse := func(text json.RawMessage) (v any) {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber()
 		_ = d.Decode(&v) // no text is no value
-		return v
+		return normal(v)
 	}
 	return reflect.DeepEqual(parse(a), parse(b))
+}
+
+// normal gives equal numbers the same text. It changes v.
+func normal(v any) any {
+	switch x := v.(type) {
+	case json.Number:
+		if n, ok := new(big.Rat).SetString(string(x)); ok {
+			return json.Number(n.RatString())
+		}
+	case []any:
+		for i := range x {
+			x[i] = normal(x[i])
+		}
+	case map[string]any:
+		for name, value := range x { // order-free: each is changed by itself
+			x[name] = normal(value)
+		}
+	}
+	return v
 }
