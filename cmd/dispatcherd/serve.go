@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
@@ -49,6 +50,9 @@ SIGHUP reloads only the file of --api-tokens.`,
 			cfg.Reload = hangups
 			cfg.Supervisor.Notify = func(message string) (bool, error) { return systemd.SdNotify(false, message) }
 			cfg.Supervisor.Watchdog, _ = systemd.SdWatchdogEnabled(false) // without a valid limit there is no watchdog
+			if err := a.checkInherited(); err != nil {
+				return err
+			}
 			if cfg.Inherited, err = daemon.InheritedSockets(); err != nil {
 				return exit.Usagef("%w", err)
 			}
@@ -80,6 +84,19 @@ func (f *serveFlags) start(a *app, cmd *cobra.Command) (cfg daemon.Config, log *
 	log = f.logger(a)
 	a.LogIgnored(log)
 	return cfg, log, nil
+}
+
+// mostInherited bounds the sockets that a service manager passes.
+const mostInherited = 100
+
+// checkInherited returns an error if a service manager says that it passes sockets, but not how many. They would be ignored.
+func (a *app) checkInherited() error {
+	pid, fds := a.Env["LISTEN_PID"], a.Env["LISTEN_FDS"]
+	if n, err := strconv.Atoi(fds); pid == strconv.Itoa(os.Getpid()) && (err != nil || n < 0 || n > mostInherited) {
+		return exit.Usagef("LISTEN_FDS is %q, must be the number of sockets that are passed, 0 to %d: without sockets, unset LISTEN_PID",
+			fds, mostInherited)
+	}
+	return nil
 }
 
 // migrateFirst applies missing migrations.

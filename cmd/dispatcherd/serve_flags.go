@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -106,7 +107,7 @@ func (f *serveFlags) registerBounds(flags *pflag.FlagSet) {
 	if err != nil || host == "" {
 		host = "dispatcherd"
 	}
-	flags.StringVar(&f.cfg.Name, "name", host, "name of this dispatcher")
+	flags.StringVar(&f.cfg.Name, "name", strings.ToValidUTF8(host, "?"), "name of this dispatcher")
 	f.format, f.level = "auto", "info"
 	flags.Var(cli.OneOf(&f.format, "json", "console", "auto"), "log-format", "json, console, or auto: console on a terminal")
 	flags.Var(cli.OneOf(&f.level, "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")

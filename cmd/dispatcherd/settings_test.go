@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -181,4 +183,37 @@ func TestOnlyCommandsThatUsePostgresHaveTheDatabaseURL(t *testing.T) {
 		require.NoError(t, a.Resolve(cmd))
 		require.Equal(t, shows, strings.Contains(string(a.SettingsText(cmd)), "database-url = postgres://u@h:5432/d"), command)
 	}
+}
+
+// JSON replaces bytes that are not UTF-8, and Postgres refuses them. What follows -- belongs to another program.
+func TestTextsThatAreNotUTF8AreRefused(t *testing.T) {
+	probe := func(a *app) *cobra.Command {
+		cmd := probeCommand(a)
+		cmd.Args = cobra.ArbitraryArgs
+		return cmd
+	}
+	for said, i := range map[string]invocation{
+		`dispatcherd: flag --probe-types "[pdf,\xff]" is not UTF-8: give a text in UTF-8`: {args: []string{"probe", "--probe-types", "pdf,\xff"}},
+		`dispatcherd: environment DISPATCHERD_PROBE_TYPES "[\xff]" is not UTF-8`: {args: []string{"probe"},
+			env: map[string]string{"DISPATCHERD_PROBE_TYPES": "\xff"}},
+		`dispatcherd: argument "a\xffb" is not UTF-8`: {args: []string{"probe", "a\xffb"}},
+	} {
+		i.extra = probe
+		got := i.runs(t)
+		require.Equal(t, exit.Usage, got.code)
+		require.Contains(t, got.err, said)
+	}
+	got := invocation{args: []string{"probe", "--", "\xff"}, extra: probe}.runs(t)
+	require.Equal(t, exit.OK, got.code, got.err)
+}
+
+func TestNumberOfPassedSocketsMustBeANumber(t *testing.T) {
+	a := bare(map[string]string{"LISTEN_PID": strconv.Itoa(os.Getpid()), "LISTEN_FDS": "2"})
+	require.NoError(t, a.checkInherited())
+	for _, nonsense := range []string{"two", "", "-1", "1000000000"} {
+		a.Env["LISTEN_FDS"] = nonsense
+		require.ErrorContains(t, a.checkInherited(), "LISTEN_FDS is "+strconv.Quote(nonsense)+", must be the number of sockets")
+	}
+	a.Env["LISTEN_PID"] = "1"
+	require.NoError(t, a.checkInherited(), "they are for another process")
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -82,8 +83,25 @@ func (a *Invocation) Resolve(cmd *cobra.Command) error {
 		if err == nil {
 			err = a.resolve(f, file)
 		}
+		if value := f.Value.String(); err == nil && f.Changed && !utf8.ValidString(value) {
+			err = notText(a.origins[f.Name], value)
+		}
 	})
+	own := cmd.Flags().Args()
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		own = own[:dash] // what follows is the command line of another program
+	}
+	for _, arg := range own {
+		if err == nil && !utf8.ValidString(arg) {
+			err = notText("argument", arg)
+		}
+	}
 	return err
+}
+
+// notText is the error for a text that JSON and Postgres cannot contain.
+func notText(what, text string) error {
+	return exit.Usagef("%s %q is not UTF-8: give a text in UTF-8; a file with such a name can be given as standard input", what, text)
 }
 
 // resolve gives a setting that the command line omits its value from the environment, else from the file.
