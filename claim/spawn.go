@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
 )
@@ -66,6 +67,9 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 	var jobs []json.RawMessage
 	if json.Unmarshal(r.Jobs, &jobs) != nil || len(jobs) == 0 || len(jobs) > childrenMost {
 		return nil, &SpawnError{"children_are_1_to_1000", "the children must be an array of 1 to 1000 jobs"}
+	}
+	if err := jsontext.CheckSendable(r.Jobs); err != nil {
+		return nil, &SpawnError{"child_is_a_job", "the children cannot be sent to a worker: " + err.Error()}
 	}
 	parent := int64(r.Parent)
 	var place int

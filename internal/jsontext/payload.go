@@ -42,6 +42,12 @@ func CheckPayload(raw []byte) error {
 	return err
 }
 
+// CheckSendable reports whether raw is one JSON value whose parts are as in [CheckPayload]. Its length is not checked.
+func CheckSendable(raw []byte) error {
+	s := Scanner{text: raw, rules: sendable}
+	return s.check()
+}
+
 // CheckValue reports whether raw is one JSON value that Postgres can store in a
 // column of type json, jsonb or text.
 func CheckValue(raw []byte) error {

@@ -241,6 +241,14 @@ func TestBatchesAreCancelledRetriedAndRepaired(t *testing.T) {
 	require.Equal(t, "pending pending pending", w.statuses())
 }
 
+func TestRepairOfAnUnknownBatchIsRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	w.ask("repair 999", "repair 1")
+	done, _ := w.step()
+	require.Equal(t, []string{"repair 999: no batch or flow has the id 999", "repair 1: no batch or flow has the id 1"}, done)
+	require.Zero(t, w.left())
+}
+
 func TestOneTransactionDoesABoundedNumber(t *testing.T) {
 	w := newWorld(t, 2500)
 	w.exec(`INSERT INTO dispatcherd.operations (kind, target) SELECT 'cancel', id FROM dispatcherd.jobs`)

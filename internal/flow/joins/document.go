@@ -50,7 +50,7 @@ func checkDocument(document []byte) error {
 func checkNode(place int, node []byte) error {
 	rule, err := "node_has_known_members", jsontext.CheckNames(node, nodeFields, true)
 	if err == nil {
-		rule, err = "node_can_be_stored", jsontext.CheckValue(node)
+		rule, err = "node_can_be_stored", jsontext.CheckSendable(node)
 	}
 	if err == nil {
 		return nil

@@ -129,7 +129,7 @@ func CheckJSON(what string, text []byte) error {
 	if err := json.Unmarshal(text, &value); errors.As(err, &syntax) {
 		return &RefusedError{message: fmt.Sprintf("%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax), kind: ErrInvalid}
 	}
-	err := jsontext.CheckValue(text)
+	err := jsontext.CheckSendable(text)
 	if err == nil && !utf8.Valid(text) {
 		err = errors.New("it contains bytes that are not UTF-8")
 	}
@@ -225,6 +225,11 @@ func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.Can
 
 // Repair has the jobs of a batch or flow that have not ended counted again, or of all of them for id 0. Daemons do this by themselves, too.
 func (j Joins) Repair(ctx context.Context, id dispatcherd.JobID) error {
+	if id != 0 {
+		if _, err := j.Get(ctx, id); err != nil {
+			return err
+		}
+	}
 	return refused(j.DB.QueryRow(ctx, repairSQL, int64(id)).Scan(nil))
 }
 

@@ -30,7 +30,7 @@ const (
 	FROM dispatcherd.batches b LEFT JOIN dispatcherd.jobs j ON j.id = b.id AND b.callback WHERE b.id = $1) l`
 
 	// LIMIT 1 finds each row by its id, whatever the statistics are.
-	nodesSQL = `SELECT coalesce(json_agg(l ORDER BY l.place), '[]')::text FROM (
+	nodesSQL = `SELECT json_build_object('read_at', clock_timestamp(), 'nodes', coalesce(json_agg(l ORDER BY l.place), '[]'))::text FROM (
 	SELECT n.id, n.place, n.name, j.type, j.status, n.run_when, n.takes_results, coalesce(n.depends_on[1:100], '{}') AS after,
 		coalesce(cardinality(n.depends_on), 0) AS dependencies, coalesce(n.open, 0) AS open, n.ready_at, j.started_at, j.finished_at, j.error
 	FROM dispatcherd.nodes n LEFT JOIN LATERAL (
@@ -91,7 +91,7 @@ func (j Joins) Flow(ctx context.Context, id dispatcherd.JobID) (f contract.Flow,
 	if f.Kind != contract.FlowKind {
 		return f, &RefusedError{message: fmt.Sprintf("%d is the id of a %s, not of a flow", id, f.Kind), kind: ErrNotFound}
 	}
-	err = j.read(ctx, &f.Nodes, nodesSQL, int64(id))
+	err = j.read(ctx, &f, nodesSQL, int64(id))
 	return f, err
 }
 
