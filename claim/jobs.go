@@ -122,8 +122,8 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	if err != nil {
 		return 0, false, err
 	}
-	var now time.Time
-	if err := j.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	now, err := j.Clock(ctx)
+	if err != nil {
 		return 0, false, err
 	}
 	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6], v[9])
@@ -150,11 +150,17 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	return 0, false, err
 }
 
+// Clock reads the clock of the database.
+func (j Jobs) Clock(ctx context.Context) (now time.Time, err error) {
+	err = j.DB.QueryRow(ctx, contract.ClockSQL).Scan(&now)
+	return now, err
+}
+
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
-	var now time.Time
-	if err := j.DB.QueryRow(ctx, contract.CopySetup).Scan(&now); err != nil {
+	now, err := j.Clock(ctx)
+	if err != nil {
 		return 0, err
 	}
 	begun := time.Now()

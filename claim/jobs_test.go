@@ -153,14 +153,14 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	all := contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Failed}, Type: "type000"}
 	preview, err := jobs.Change(t.Context(), contract.RetryJobs, all, -1)
 	require.NoError(t, err)
-	require.Equal(t, contract.Bulk{Matching: 3}, preview)
+	require.Equal(t, contract.Bulk{Matching: 3}, unread(preview))
 	_, err = jobs.Change(t.Context(), contract.RetryJobs, all, 2)
 	require.Equal(t, &contract.CountError{Have: 3, Want: 2}, err)
 	all.Limit = 2
 	for _, want := range []contract.Bulk{{Matching: 2, Changed: 2, Next: "3"}, {Matching: 1, Changed: 1}, {}} {
 		b, err := jobs.Change(t.Context(), contract.RetryJobs, all, want.Matching)
 		require.NoError(t, err)
-		require.Equal(t, want, b)
+		require.Equal(t, want, unread(b))
 	}
 	_, err = jobs.Cancel(t.Context(), 5)
 	require.NoError(t, err)

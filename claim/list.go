@@ -67,6 +67,7 @@ type search struct {
 	ids  []dispatcherd.JobID // of the selected jobs, the newest first
 	next dispatcherd.JobID   // the other selected jobs have smaller ids; 0 = there are none
 	read int                 // rows
+	at   time.Time           // when it began, database clock
 }
 
 // cursor returns the cursor of the next page.
@@ -80,7 +81,7 @@ func (s *search) cursor() contract.Cursor {
 // find searches the ids of at most f.Limit jobs.
 func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error) {
 	began, before, rows := time.Now(), f.Before, rowsPerSearch
-	if f.Type == "" && f.Newer.IsZero() && f.Older.IsZero() && f.Permit == nil && !live(f.Statuses) {
+	if f.Type == "" && f.Newer == (contract.Moment{}) && f.Older == (contract.Moment{}) && f.Permit == nil && !live(f.Statuses) {
 		rows = min(rows, f.Limit+1) // all rows match; one more shows whether there are others
 	}
 	for {
@@ -88,7 +89,9 @@ func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error)
 		if err != nil {
 			return s, err
 		}
-		s.read += p.Read
+		if s.read += p.Read; s.at.IsZero() {
+			s.at = p.At
+		}
 		for i, id := range p.IDs {
 			if f.Permit != nil && !f.Permit(p.Types[i]) {
 				continue
@@ -122,6 +125,7 @@ type portion struct {
 	Last  dispatcherd.JobID // the smallest id that was read
 	IDs   []dispatcherd.JobID
 	Types []string // of IDs
+	At    time.Time
 }
 
 // portion reads rows by descending ids, and returns those that the filter selects.
@@ -137,7 +141,7 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 	sql := fmt.Sprintf(`WITH read AS MATERIALIZED (
 		SELECT id, type, status, created_at FROM dispatcherd.jobs WHERE id < $1%s ORDER BY id DESC LIMIT $2
 	)
-	SELECT count(*)::int AS read, coalesce(min(id), 0)::bigint AS last,
+	SELECT now() AS at, count(*)::int AS read, coalesce(min(id), 0)::bigint AS last,
 		coalesce(array_agg(id::bigint ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS ids,
 		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`, inStatuses(tables), selected)
 	var p portion
@@ -163,12 +167,16 @@ func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (w
 	if f.Type != "" {
 		add(" AND type = $%d", f.Type)
 	}
-	if !f.Newer.IsZero() {
-		add(" AND created_at >= $%d", f.Newer)
+	created := func(operator string, m contract.Moment) {
+		switch {
+		case m.Age > 0:
+			add(" AND created_at "+operator+" now() - $%d::interval", m.Age)
+		case !m.At.IsZero():
+			add(" AND created_at "+operator+" $%d", m.At)
+		}
 	}
-	if !f.Older.IsZero() {
-		add(" AND created_at < $%d", f.Older)
-	}
+	created(">=", f.Newer)
+	created("<", f.Older)
 	return where + inStatuses(statuses), args
 }
 

@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +34,7 @@ func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 	t.Parallel()
 	db := connect(t, pgtest.New(t))
 	exec(t, db, listTable)
-	minute := func(i int) time.Time { return time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC) }
+	minute := func(i int) contract.Moment { return contract.Moment{At: time.Date(2026, 1, 1, 0, i, 0, 0, time.UTC)} }
 	for _, c := range []struct {
 		f    contract.Filter
 		want []dispatcherd.JobID
@@ -58,6 +60,37 @@ func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 		require.Equal(t, c.want, ids, "%+v", c.f)
 		require.Equal(t, cursorOf(c.next), page.Next, "%+v", c.f)
 	}
+}
+
+// An age counts by the clock of Postgres, whatever the clocks of other hosts say.
+func TestAgesOfAFilterCountByTheClockOfPostgres(t *testing.T) {
+	dsn := pgtest.New(t)
+	db := connect(t, dsn)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, created_at)
+		VALUES ('pdf', now() - interval '61 min'), ('pdf', now() - interval '59 min')`)
+	synctest.Test(t, func(t *testing.T) { // where it is the year 2000
+		conn, err := pgx.Connect(t.Context(), dsn)
+		require.NoError(t, err)
+		for f, want := range map[*contract.Filter]dispatcherd.JobID{
+			{Older: contract.Moment{Age: time.Hour}}: 1, {Newer: contract.Moment{Age: time.Hour}}: 2,
+		} {
+			page, err := claim.Jobs{DB: conn}.List(t.Context(), *f)
+			require.NoError(t, err)
+			require.Len(t, page.Items, 1)
+			require.Equal(t, want, page.Items[0].ID)
+			b, err := claim.Jobs{DB: conn}.Change(t.Context(), contract.CancelJobs, *f, -1)
+			require.NoError(t, err)
+			require.Equal(t, 1, b.Matching)
+			require.Greater(t, b.ReadAt.Year(), 2020)
+			f.Newer, f.Older = f.Newer.Fixed(b.ReadAt), f.Older.Fixed(b.ReadAt)
+			require.Zero(t, f.Newer.Age+f.Older.Age)
+			b, err = claim.Jobs{DB: conn}.Change(t.Context(), contract.CancelJobs, *f, 1)
+			require.NoError(t, err)
+			require.Equal(t, 1, b.Changed)
+		}
+		require.NoError(t, conn.Close(t.Context()))
+	})
+	require.Equal(t, 2, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`))
 }
 
 // A filter without an index reads a bounded number of rows, and says where it stopped (R17).
@@ -137,7 +170,7 @@ func TestBulkCancelEndsPendingJobsAndAsksForRunningOnes(t *testing.T) {
 	require.NoError(t, contract.CancelJobs.Narrow(&f))
 	b, err := jobs.Change(t.Context(), contract.CancelJobs, f, 5)
 	require.NoError(t, err)
-	require.Equal(t, contract.Bulk{Matching: 5, Changed: 5}, b)
+	require.Equal(t, contract.Bulk{Matching: 5, Changed: 5}, unread(b))
 	var statuses []string
 	for id := range dispatcherd.JobID(6) {
 		statuses = append(statuses, string(row(t, db, id+1).Status))
@@ -156,14 +189,14 @@ func TestBulkChangeLeavesOutJobsThatPostgresRefuses(t *testing.T) {
 	require.NoError(t, contract.CancelJobs.Narrow(&f))
 	b, err := jobs.Change(t.Context(), contract.CancelJobs, f, 5)
 	require.NoError(t, err)
-	require.Equal(t, contract.Bulk{Matching: 5, Changed: 4}, b)
+	require.Equal(t, contract.Bulk{Matching: 5, Changed: 4}, unread(b))
 	_, err = jobs.Cancel(t.Context(), 2)
 	require.ErrorContains(t, err, "refused by the test")
 	exec(t, db, `CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'kept by the test'; END $$`)
 	exec(t, db, `CREATE TRIGGER keep BEFORE INSERT ON dispatcherd.jobs_live FOR EACH ROW WHEN (NEW.id = 4) EXECUTE FUNCTION public.keep()`)
 	b, err = jobs.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Cancelled}}, 4)
 	require.NoError(t, err)
-	require.Equal(t, contract.Bulk{Matching: 4, Changed: 3}, b)
+	require.Equal(t, contract.Bulk{Matching: 4, Changed: 3}, unread(b))
 }
 
 // Job 2 starts after the search and before its cancellation. The filter selects no running jobs, so it continues.
@@ -179,7 +212,7 @@ func TestBulkCancelOfPendingJobsStopsNoRunningJob(t *testing.T) {
 	exec(t, db, `CREATE TRIGGER start BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = 1) EXECUTE FUNCTION public.start()`)
 	b, err := jobs.Change(t.Context(), contract.CancelJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Pending}}, 2)
 	require.NoError(t, err)
-	require.Equal(t, contract.Bulk{Matching: 2, Changed: 1}, b)
+	require.Equal(t, contract.Bulk{Matching: 2, Changed: 1}, unread(b))
 	require.Equal(t, dispatcherd.Running, row(t, db, 2).Status)
 	require.Zero(t, one[int](t, db, `SELECT count(*) FROM dispatcherd.operations WHERE kind = 'cancel'`))
 }
@@ -196,4 +229,10 @@ func TestBulkOperationsNeedAFilterThatTheyApplyTo(t *testing.T) {
 			require.Equal(t, slices.Contains(f.Statuses, s), err == nil, "%s %s", op, s)
 		}
 	}
+}
+
+// unread is the result of a change without the time of its search.
+func unread(b contract.Bulk) contract.Bulk {
+	b.ReadAt = time.Time{}
+	return b
 }

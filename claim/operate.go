@@ -100,7 +100,7 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		f.Limit = most
 	}
 	found, err := j.find(ctx, f)
-	b := contract.Bulk{Matching: len(found.ids), Next: found.cursor()}
+	b := contract.Bulk{Matching: len(found.ids), Next: found.cursor(), ReadAt: found.at}
 	switch {
 	case err != nil || count < 0:
 		return b, err

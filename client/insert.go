@@ -131,7 +131,7 @@ type Copier interface {
 // fastest way to insert many jobs, but it does not return their ids. A unique key that another job has refuses them all.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time
-	if err := db.QueryRow(ctx, contract.CopySetup).Scan(&now); err != nil {
+	if err := db.QueryRow(ctx, contract.ClockSQL).Scan(&now); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
 	next, stop := iter.Pull2(copyRows(jobs, now))

@@ -83,9 +83,9 @@ func milliseconds(what string, d, most time.Duration, without string) (any, erro
 // Columns are the columns of a job that producers write, in the order of the values of an insert.
 var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms"}
 
-// CopySetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the default of a
-// column for some rows only.
-const CopySetup = `SELECT clock_timestamp()`
+// ClockSQL reads the clock of Postgres. It also precedes a COPY of jobs, because COPY cannot use the default of a column for some rows
+// only.
+const ClockSQL = `SELECT clock_timestamp()`
 
 // InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
 func InsertSQL(runAt string) string {

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,11 +14,45 @@ import (
 type Filter struct {
 	Type     string                // empty = any
 	Statuses []dispatcherd.Status  // empty = any
-	Newer    time.Time             // created at this time or later; zero = any
-	Older    time.Time             // created before this time; zero = any
+	Newer    Moment                // created at this time or later; zero = any
+	Older    Moment                // created before this time; zero = any
 	Before   dispatcherd.JobID     // only smaller ids; 0 = from the newest
 	Limit    int                   // at most this many; 0 = the default of the method
 	Permit   func(typ string) bool // reports whether jobs of a type may be selected; nil = all
+}
+
+// Moment is a time, or an age: the time so long before the statement that uses it, by the clock of Postgres. Clocks of other hosts differ.
+type Moment struct {
+	At  time.Time
+	Age time.Duration // 0 = At
+}
+
+// UnmarshalText reads a time in RFC 3339, or an age such as 90m.
+func (m *Moment) UnmarshalText(text []byte) (err error) {
+	if age, err := time.ParseDuration(string(text)); err == nil && age >= 0 {
+		m.Age = max(age, 1) // Postgres rounds it to microseconds
+		return nil
+	}
+	if m.At, err = time.Parse(time.RFC3339Nano, string(text)); m.At.IsZero() {
+		err = strconv.ErrRange // the zero time would stand for an absent parameter
+	}
+	return err
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (m Moment) MarshalText() ([]byte, error) {
+	if m.Age > 0 {
+		return []byte(m.Age.String()), nil
+	}
+	return m.At.MarshalText()
+}
+
+// Fixed returns the time that an age means at an instant. If the instant is not known, the age remains.
+func (m Moment) Fixed(now time.Time) Moment {
+	if m.Age > 0 && !now.IsZero() {
+		return Moment{At: now.Add(-m.Age)}
+	}
+	return m
 }
 
 // JobPage is a page of the jobs that a filter selects, the newest id first.
@@ -34,6 +69,8 @@ type Bulk struct {
 	Matching int    `json:"matching"`              // jobs that the filter selects
 	Changed  int    `json:"changed"`               // 0 in a dry run
 	Next     Cursor `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
+	// The clock of Postgres when the search began. Ages in the filter count from then.
+	ReadAt time.Time `json:"read_at,omitzero"`
 }
 
 // Operation is a change of all jobs that a filter selects.
@@ -59,7 +96,7 @@ func (o Operation) Statuses() []dispatcherd.Status { return statuses[o] }
 func (o Operation) Narrow(f *Filter) error {
 	allowed := statuses[o]
 	switch {
-	case f.Type == "" && len(f.Statuses) == 0 && f.Newer.IsZero() && f.Older.IsZero():
+	case f.Type == "" && len(f.Statuses) == 0 && f.Newer == Moment{} && f.Older == Moment{}:
 		return fmt.Errorf("no filter is given: name at least a type, a status or a time, so that %s does not apply to all jobs", o)
 	case len(f.Statuses) == 0:
 		f.Statuses = allowed

@@ -87,7 +87,8 @@ type Sealed struct {
 type Flow struct {
 	Batch
 
-	Nodes []Node `json:"nodes"`
+	Nodes  []Node    `json:"nodes"`
+	ReadAt time.Time `json:"read_at,omitzero"` // when the nodes were read, by the clock of Postgres
 }
 
 // Node is a row of the table nodes, with the state of its job.

@@ -70,6 +70,7 @@ type KeyState struct {
 	Jobs    []KeyHolder `json:"jobs"`             // that have permits, the first 100 by fence
 	Waiting int         `json:"waiting"`          // jobs, counted to at most WaitingLimit
 	Oldest  *time.Time  `json:"oldest,omitempty"` // since when the oldest due job waits
+	ReadAt  time.Time   `json:"read_at,omitzero"` // when they were read, by the clock of Postgres
 	// The job that runs next; absent if none is due or known, or another program than the controller answers.
 	Next       *KeyWaiter  `json:"next,omitempty"`
 	Decided    bool        `json:"decided"`              // the controller answers

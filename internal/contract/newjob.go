@@ -29,4 +29,6 @@ type NewJob struct {
 	UniqueKey *string `json:"unique_key,omitempty" minLength:"1" maxLength:"512"`
 	// Of a single job: how long the unique key stays taken, also after the end of the job.
 	UniqueFor *Duration `json:"unique_for,omitempty"`
+	// Of a single job, instead of run_at: no attempt starts earlier than this time from now, by the clock of Postgres.
+	RunIn *Duration `json:"run_in,omitempty"`
 }

@@ -87,7 +87,7 @@ type SchedulePlan struct {
 // NoVersion is the version of a schedule or limit that must not exist.
 const NoVersion int64 = -1
 
-// Schedule is a row of the table schedules. ID, Error, Version, Since, CreatedAt and Handled are read only.
+// Schedule is a row of the table schedules. ID, Error, Version, Since, CreatedAt, Handled and ReadAt are read only.
 type Schedule struct {
 	SchedulePlan
 
@@ -103,15 +103,16 @@ type Schedule struct {
 	Overlap   string     `json:"overlap" enum:"skip,queue_one,queue_all,cancel_other,allow_all"`
 	CreatedAt time.Time  `json:"created_at"`
 	Handled   *time.Time `json:"handled,omitempty"` // of a cron schedule: all occasions up to then are handled
+	ReadAt    time.Time  `json:"read_at,omitzero"`  // when the schedule was read, by the clock of Postgres
 }
 
-// After returns the instant after which the next occasion of a cron schedule is: now, or the high-water
+// After returns the instant after which the next occasion of a cron schedule is: when it was read, or the high-water
 // mark, which is later after the database clock was set back.
-func (s *Schedule) After(now time.Time) time.Time {
-	if s.Handled != nil && s.Handled.After(now) {
+func (s *Schedule) After() time.Time {
+	if s.Handled != nil && s.Handled.After(s.ReadAt) {
 		return *s.Handled
 	}
-	return now
+	return s.ReadAt
 }
 
 // NewSchedule returns a schedule with the defaults of the table.

@@ -16,13 +16,13 @@ type JobFilter struct {
 	Type string `param:"type"` // Only jobs of this type.
 	// Only jobs with one of these statuses, separated by commas.
 	Status []dispatcherd.Status `param:"status" enum:"waiting,pending,running,done,failed,cancelled"`
-	Newer  rest.Moment          `param:"newer_than"` // Only jobs that were created at this time or later.
-	Older  rest.Moment          `param:"older_than"` // Only jobs that were created before this time.
+	Newer  contract.Moment      `param:"newer_than"` // Only jobs that were created at this time or later.
+	Older  contract.Moment      `param:"older_than"` // Only jobs that were created before this time.
 }
 
 // filter returns the filter of a call. It selects only jobs that the caller may use.
 func (q *JobFilter) filter(r *rest.Request, limit int, cursor contract.Cursor) (f contract.Filter, err error) {
-	f = contract.Filter{Type: q.Type, Statuses: q.Status, Newer: q.Newer.Time, Older: q.Older.Time, Limit: limit, Permit: r.Permitted()}
+	f = contract.Filter{Type: q.Type, Statuses: q.Status, Newer: q.Newer, Older: q.Older, Limit: limit, Permit: r.Permitted()}
 	if f.Type != "" {
 		f.Permit, err = nil, r.Permit(f.Type)
 	}

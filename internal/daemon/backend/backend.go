@@ -226,6 +226,13 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 	if err := permit(job.Type); err != nil {
 		return 0, false, err
 	}
+	if job.RunIn != nil {
+		now, err := within(ctx, b.jobs().Clock)
+		if err != nil {
+			return 0, false, err
+		}
+		job.RunAt = new(now.Add(time.Duration(*job.RunIn)))
+	}
 	switch {
 	case job.UniqueKey != nil && job.Parent == nil: // a member of a batch is refused instead if another job has its key
 		id, inserted, err = b.insertUnique(ctx, &job)

@@ -45,6 +45,8 @@ func checkJob(j *contract.NewJob) error {
 		return fmt.Errorf("timeout_ms %d is less than 1", *j.TimeoutMS)
 	case j.ExpectedMS != nil && *j.ExpectedMS < 1:
 		return fmt.Errorf("expected_ms %d is less than 1", *j.ExpectedMS)
+	case j.RunIn != nil && (*j.RunIn < 0 || j.RunAt != nil):
+		return fmt.Errorf("run_in %v must not be negative, and excludes run_at", time.Duration(*j.RunIn))
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
@@ -144,8 +146,8 @@ func (l *lineReader) next() error {
 			continue
 		}
 		var err error
-		if l.job, err = parseJob(line); err == nil && l.job.UniqueFor != nil {
-			err = errors.New("unique_for is for a single job only")
+		if l.job, err = parseJob(line); err == nil && (l.job.UniqueFor != nil || l.job.RunIn != nil) {
+			err = errors.New("unique_for and run_in are for a single job only")
 		}
 		if err != nil {
 			return &lineError{l.number, err}

@@ -127,7 +127,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
 	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
-		why.RunAt = &job.RunAt
+		why.RunAt, why.DueIn = &job.RunAt, contract.Seconds(job.RunAt.Sub(job.ReadAt))
 	}
 	why.Failures, why.Attempts = job.Failures, job.MaxAttempts
 	switch {

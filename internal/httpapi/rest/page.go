@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"strconv"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -65,22 +63,6 @@ func Cut[T any, K cmp.Ordered](list []T, q Query, key func(*T) K) (contract.Page
 		list = list[1:]
 	}
 	return PageOf(list, q.Limit, func(v *T) any { return key(v) }), nil
-}
-
-// Moment is a time in RFC 3339, or an age such as 90m: the time so long before the call.
-type Moment struct{ time.Time }
-
-// UnmarshalText reads a time or an age.
-func (m *Moment) UnmarshalText(text []byte) error {
-	age, err := time.ParseDuration(string(text))
-	if err == nil && age >= 0 {
-		m.Time = time.Now().Add(-age)
-		return nil
-	}
-	if m.Time, err = time.Parse(time.RFC3339Nano, string(text)); m.IsZero() {
-		err = strconv.ErrRange // the zero time would stand for an absent parameter
-	}
-	return err
 }
 
 // Bulk says what becomes of all elements that a filter selects. A call needs expect or dry_run.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
@@ -133,7 +134,7 @@ func textRule(parser encoding.TextUnmarshaler) string {
 	switch parser.(type) {
 	case *time.Time:
 		return instant
-	case *Moment:
+	case *contract.Moment:
 		return instant + ", or an age such as 90m"
 	}
 	return cursorRule

@@ -16,18 +16,19 @@ type input struct {
 	Query
 	Bulk struct{} // no parameter
 
-	Name   string   `param:"name"`
-	Status []string `param:"status" enum:"a,b"`
-	Expect *int     `param:"expect" minimum:"0"`
-	DryRun bool     `param:"dry_run"`
-	Since  Moment   `param:"since"`
+	Name   string          `param:"name"`
+	Status []string        `param:"status" enum:"a,b"`
+	Expect *int            `param:"expect" minimum:"0"`
+	DryRun bool            `param:"dry_run"`
+	Since  contract.Moment `param:"since"`
+	Until  contract.Moment `param:"until"`
 }
 
 // What Encode writes is what Parse reads, also a zero that differs from an absent parameter.
 func TestParametersAreReadAsTheyAreWritten(t *testing.T) {
 	want := input{
 		Query: Query{Limit: 7, Cursor: contract.CursorOf("a/ü &")}, Name: "x y", Status: []string{"a", "b"}, Expect: new(0), DryRun: true,
-		Since: Moment{time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)},
+		Since: contract.Moment{At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}, Until: contract.Moment{Age: 90 * time.Minute},
 	}
 	for _, in := range []input{want, {Query: Query{Limit: 100}}} {
 		r := httptest.NewRequest(http.MethodGet, "/?"+Encode(in).Encode(), http.NoBody)

@@ -259,18 +259,17 @@ func (k Keys) addWaiting(ctx context.Context, s *contract.KeyState, classes []Wa
 	}
 	slices.Sort(texts)
 	var waiting int
-	var now time.Time
 	err := k.DB.QueryRow(ctx, `SELECT clock_timestamp(), count(*)
 		FROM (SELECT FROM dispatcherd.jobs_live j WHERE `+waitingJobs+` AND j.keys = ANY ($1::text[]) LIMIT $2) w`,
 		slices.Compact(texts), contract.WaitingLimit).
-		Scan(&now, &waiting)
+		Scan(&s.ReadAt, &waiting)
 	if err != nil {
 		return err
 	}
 	s.Waiting = min(s.Waiting+waiting, contract.WaitingLimit)
 	for i := range classes {
 		at := time.UnixMicro(classes[i].RunAt)
-		if !at.After(now) && (s.Oldest == nil || at.Before(*s.Oldest)) {
+		if !at.After(s.ReadAt) && (s.Oldest == nil || at.Before(*s.Oldest)) {
 			s.Oldest = &at
 		}
 	}

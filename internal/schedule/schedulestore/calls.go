@@ -192,7 +192,7 @@ func (s Schedules) next(r *rest.Request, q *future) (p contract.Page[contract.Oc
 	if err != nil {
 		return p, err
 	}
-	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(time.Now()), q.Limit)
+	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(), q.Limit)
 	if err != nil {
 		return p, rest.Conflict.Of(err.Error())
 	}

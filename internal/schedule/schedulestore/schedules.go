@@ -44,7 +44,7 @@ const columns = planColumns + `, s.payload::text AS payload, ` + jobColumns
 
 // jobColumns are those of them that are not in planColumns, without the payload.
 const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.expected_ms, coalesce(s.keys, '') AS keys, s.overlap, s.created_at,
-	CASE WHEN s.kind = 'cron' THEN ` + handled + ` END AS handled`
+	clock_timestamp() AS read_at, CASE WHEN s.kind = 'cron' THEN ` + handled + ` END AS handled`
 
 // List returns schedules whose names begin with a prefix, in the order of their names, from the first one after a name, without
 // their payloads, because a page of payloads would not be bounded.
@@ -356,8 +356,8 @@ func (s Schedules) pastTicks(ctx context.Context, name string, from, to time.Tim
 	if err != nil {
 		return nil, err
 	}
-	var now time.Time
-	if err := s.DB.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	now, err := claim.Jobs{DB: s.DB}.Clock(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if to.After(now) {

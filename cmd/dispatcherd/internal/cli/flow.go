@@ -79,11 +79,11 @@ the node could have run already.`,
 		if err != nil {
 			return err
 		}
-		return a.show(&f, time.Now())
+		return a.show(&f)
 	})
 }
 
-func (a treeCommands) show(f *contract.Flow, now time.Time) error {
+func (a treeCommands) show(f *contract.Flow) error {
 	if a.JSON() {
 		return a.PrintJSON("flow", f)
 	}
@@ -100,7 +100,7 @@ func (a treeCommands) show(f *contract.Flow, now time.Time) error {
 		if n == nil {
 			return []any{l.graph, " ", " ", " ", " ", " "}
 		}
-		return []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, now), noteText(n, names, drawn)}
+		return []any{l.graph + n.Name, n.ID, n.Type, cmp.Or(n.Status, "deleted"), timeText(n, f.ReadAt), noteText(n, names, drawn)}
 	})
 }
 

@@ -167,7 +167,8 @@ func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 	n[5].Status = ""
 	var out, errs bytes.Buffer
 	a := treeCommands{&Invocation{Console: Console{Out: &out, Err: &errs}}, contract.FlowKind}
-	require.NoError(t, a.show(&f, at.Add(2*time.Minute)))
+	f.ReadAt = at.Add(2 * time.Minute)
+	require.NoError(t, a.show(&f))
 	require.Equal(t, strings.TrimPrefix(`
 flow       10 nightly
 state      sealed

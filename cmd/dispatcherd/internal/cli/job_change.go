@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,8 +42,8 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 		case byFilter && len(args) > 0:
 			return exit.Usagef("give either ids or a filter")
 		case byFilter:
-			filter := f.filter(time.Now())
-			err := c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer.Time, Older: filter.Older.Time})
+			filter := f.filter()
+			err := c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer, Older: filter.Older})
 			if err != nil {
 				return exit.Usagef("%w", err)
 			}
@@ -67,7 +66,7 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 // changeAll changes at most as many jobs as match at the beginning, so that it ends even if
 // jobs fail again at once.
 func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.JobChange, agreed consent) error {
-	total, err := a.countAll(ctx, c.op, f)
+	total, err := a.countAll(ctx, c.op, &f)
 	if err != nil {
 		return fmt.Errorf("counting the jobs: %w", a.Explain(err))
 	}
@@ -93,15 +92,19 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 	return a.PrintLine(c.did, map[string]any{"count": changed}, Counted(changed, "job")+" "+c.did)
 }
 
-// countAll counts the jobs that a filter selects, in bounded steps.
-func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f httpapi.JobChange) (total int64, err error) {
-	for f.DryRun = true; ; {
-		b, err := a.changeJobs(ctx, op, f)
+// countAll counts the jobs that a filter selects, in bounded steps. Ages in the filter become times, so that what is changed later is
+// what was counted.
+func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f *httpapi.JobChange) (total int64, err error) {
+	count := *f
+	for count.DryRun = true; ; {
+		b, err := a.changeJobs(ctx, op, count)
 		if err != nil {
 			return 0, err
 		}
+		f.Newer, f.Older = f.Newer.Fixed(b.ReadAt), f.Older.Fixed(b.ReadAt)
+		count.JobFilter = f.JobFilter
 		total += int64(b.Matching)
-		if f.Cursor = b.Next; b.Next == "" {
+		if count.Cursor = b.Next; b.Next == "" {
 			return total, nil
 		}
 	}

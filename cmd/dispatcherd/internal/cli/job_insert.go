@@ -14,6 +14,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
@@ -124,7 +125,7 @@ func (a *Invocation) memberOf(flag, text string) (member string, value any, err 
 		d, err = time.ParseDuration(text)
 		member, value = member+"_ms", d.Milliseconds()
 	case "run-at":
-		value, err = parseWhen(text, time.Now())
+		member, value, err = parseWhen(text)
 	case "payload":
 		value, err = checkedJSON([]byte(text))
 	case "payload-file":
@@ -151,17 +152,17 @@ func checkedJSON(text []byte) (json.RawMessage, error) {
 	return text, err
 }
 
-// parseWhen parses a time, or a duration from now.
-func parseWhen(s string, now time.Time) (time.Time, error) {
+// parseWhen returns the member for a time, or for a duration from now. The dispatcher adds it to the clock of Postgres.
+func parseWhen(s string) (member string, value any, err error) {
 	if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		return at, nil
+		return "run_at", at, nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return now, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; without it, "+
-			"the job is due at once", s)
+		return "", nil, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; "+
+			"without it, the job is due at once", s)
 	}
-	return now.Add(d), nil
+	return "run_in", contract.Duration(d), nil
 }
 
 // maxPayload bounds a payload in bytes before it is sent. The bound of the dispatcher is --max-payload.

@@ -5,14 +5,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestRunAtAcceptsATimeOrADuration(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at, err := parseWhen("90s", now)
+	member, value, err := parseWhen("90s")
 	require.NoError(t, err)
-	require.Equal(t, now.Add(90*time.Second), at)
-	_, err = parseWhen("-90s", now)
+	require.Equal(t, "run_in", member, "the clock of Postgres counts, not that of this host")
+	require.Equal(t, contract.Duration(90*time.Second), value)
+	member, value, err = parseWhen("2026-01-02T03:04:05Z")
+	require.NoError(t, err)
+	require.Equal(t, "run_at", member)
+	require.Equal(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), value)
+	_, _, err = parseWhen("-90s")
 	require.Error(t, err)
 }
 

@@ -23,7 +23,7 @@ func (a *Invocation) jobListCommand() *cobra.Command {
   dispatcherd job list --older-than 24h --limit 50
   dispatcherd job list -o jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.JobFilter = f.filter(time.Now())
+			q.JobFilter = f.filter()
 			return a.listJobs(cmd.Context(), q)
 		},
 	}
@@ -91,17 +91,11 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 	return slices.ContainsFunc(filterFlags, flags.Changed)
 }
 
-// filter returns what the flags select. Ages count from now.
-func (f *jobFilter) filter(now time.Time) httpapi.JobFilter {
-	c := httpapi.JobFilter{Type: f.kind}
+// filter returns what the flags select.
+func (f *jobFilter) filter() httpapi.JobFilter {
+	c := httpapi.JobFilter{Type: f.kind, Newer: contract.Moment{Age: f.newer}, Older: contract.Moment{Age: f.older}}
 	if f.status != "" {
 		c.Status = []dispatcherd.Status{f.status}
-	}
-	if f.newer > 0 {
-		c.Newer.Time = now.Add(-f.newer)
-	}
-	if f.older > 0 {
-		c.Older.Time = now.Add(-f.older)
 	}
 	return c
 }

@@ -141,15 +141,6 @@ func dependenciesText(d *contract.Dependencies) string {
 	return text + ": " + strings.Join(first, ", ")
 }
 
-// moment formats a time, and how far it is in the future.
-func moment(t time.Time) string {
-	d := time.Until(t).Round(time.Millisecond)
-	return Stamp(t) + When(d > 0, ", in %v", d)
-}
-
-// before returns the time some seconds ago.
-func before(seconds float64) time.Time { return time.Now().Add(-spanOf(seconds)) }
-
 func lockText(l *httpapi.RowLock) string {
 	text := "several sessions of Postgres have"
 	if l.PID != 0 {
@@ -174,7 +165,7 @@ func addWhy(add Add, why *httpapi.Why) {
 	add.Some("stopping", why.Stopping)
 	add.Some("offered", strings.Join(why.Offered, ", "))
 	if why.RunAt != nil {
-		add("run_at", "%s", moment(*why.RunAt))
+		add("run_at", "%s%s", Stamp(*why.RunAt), When(why.DueIn > 0, ", in %v", spanOf(why.DueIn)))
 	}
 	add.Some("failures", When(why.Failures > 0, "%d of at most %d", why.Failures, why.Attempts))
 	add.Some("dispatcher", why.Dispatcher)
@@ -273,7 +264,7 @@ func slotsText(why *httpapi.Why) string {
 func slotText(s *contract.Slot, mine dispatcherd.SlotID) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), s.State) +
 		When(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
-		When(s.Busy > 0, " since %s (%v)", Stamp(before(s.Busy)), spanOf(s.Busy)) +
+		When(s.Busy > 0, " for %v", spanOf(s.Busy)) +
 		When(s.Left > 0, ", timeout in %v", spanOf(s.Left)) +
 		When(s.Stopping != "", ", stopping: %s", s.Stopping) + When(s.Draining, ", draining") + When(s.Slot == mine, ": this job's")
 }

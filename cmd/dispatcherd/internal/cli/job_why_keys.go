@@ -23,12 +23,12 @@ func keyText(reason string, k *httpapi.KeyWait) string {
 	case httpapi.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
 		if k.RetryAt != nil {
-			text += " while it waits for its retry (on_retry=wait), until " + moment(*k.RetryAt)
+			text += " while it waits for its retry (on_retry=wait), until " + Stamp(*k.RetryAt)
 		}
 	case httpapi.ReasonKeyRate:
 		text = fmt.Sprintf("the window of key %s has no room", k.Key)
 		if k.At != nil {
-			text += " until " + moment(*k.At)
+			text += " until " + Stamp(*k.At)
 		}
 	case httpapi.ReasonKeyElsewhere:
 		return controllerText(k, capacity)

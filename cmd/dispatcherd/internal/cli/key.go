@@ -69,7 +69,7 @@ func addKey(add Add, k *contract.KeyState) {
 		add("started", "%d of %d in the window", *k.Started, k.Limit.Rate)
 	}
 	for i := range k.Jobs {
-		add("", "%s", holderText(&k.Jobs[i]))
+		add("", "%s", holderText(&k.Jobs[i], k.ReadAt))
 	}
 	more := k.Holders - len(k.Jobs)
 	add.Some("", When(more > 0, "and %d more", more))
@@ -81,7 +81,7 @@ func addKey(add Add, k *contract.KeyState) {
 		waiting = "at least " + waiting
 	}
 	if k.Oldest != nil {
-		waiting += fmt.Sprintf(", the oldest since %s (%v)", Stamp(*k.Oldest), time.Since(*k.Oldest).Round(time.Millisecond))
+		waiting += fmt.Sprintf(", the oldest since %s (%v)", Stamp(*k.Oldest), k.ReadAt.Sub(*k.Oldest).Round(time.Millisecond))
 	}
 	add("waiting", "%s", waiting)
 	if n := k.Next; n != nil {
@@ -98,7 +98,7 @@ func addKey(add Add, k *contract.KeyState) {
 }
 
 // holderText describes a job that has a permit.
-func holderText(h *contract.KeyHolder) string {
+func holderText(h *contract.KeyHolder, now time.Time) string {
 	cost := "all"
 	if h.Cost > 0 {
 		cost = strconv.FormatInt(h.Cost, 10)
@@ -110,5 +110,5 @@ func holderText(h *contract.KeyHolder) string {
 	if h.StartedAt == nil {
 		return text + ", waits for a slot"
 	}
-	return text + fmt.Sprintf(", since %s (%v)", Stamp(*h.StartedAt), time.Since(*h.StartedAt).Round(time.Millisecond))
+	return text + fmt.Sprintf(", since %s (%v)", Stamp(*h.StartedAt), now.Sub(*h.StartedAt).Round(time.Millisecond))
 }

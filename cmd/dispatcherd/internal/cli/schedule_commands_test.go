@@ -274,6 +274,7 @@ max attempts   5
 timeout        1.5s
 overlap        skip
 created at     0001-01-01T00:00:00.000Z
+read at        2026-01-02T03:04:05.000Z
 state          error: no such zone
 tick 1         job 7 done after 1.5s
 tick 2         job 7 running
@@ -374,16 +375,16 @@ func TestNextPrintsJitterAndTheEnd(t *testing.T) {
 	v := daily("s")
 	after := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	end := after.AddDate(0, 0, 2)
-	v.EndsAt, v.Jitter, v.Paused = &end, contract.Duration(time.Hour), true
-	require.NoError(t, a.showNext(&v, after, 5))
+	v.EndsAt, v.Jitter, v.Paused, v.ReadAt = &end, contract.Duration(time.Hour), true, after
+	require.NoError(t, a.showNext(&v, 5))
 	row := strings.Fields(strings.Split(o.out.String(), "\n")[1])
 	require.Equal(t, "2026-01-03T00:00:00.000Z", row[0])
 	require.Greater(t, row[5], row[0], "RUN AT contains the jitter")
 	require.Less(t, row[5], "2026-01-03T01:00:00.000Z")
 	require.Equal(t, "The schedule does not run now: paused.\n", o.err.String())
 	a, o = newCommands()
-	v.Paused = false
-	require.NoError(t, a.showNext(&v, end, 5))
+	v.Paused, v.ReadAt = false, end
+	require.NoError(t, a.showNext(&v, 5))
 	require.Equal(t, "There is no further occasion.\n", o.err.String())
 	out, _, _ := run(t, newFake(daily("s")), "", "next", "s", "-n", "3")
 	require.Len(t, strings.Split(out, "\n"), 1+3+1)

@@ -40,7 +40,7 @@ func newFake(list ...contract.Schedule) *fakeTable {
 // daily is a schedule with version 1.
 func daily(name string) contract.Schedule {
 	v := contract.NewSchedule()
-	v.Name, v.Kind, v.Spec, v.Type, v.Version = name, contract.Cron, "@daily", "pdf", 1
+	v.Name, v.Kind, v.Spec, v.Type, v.Version, v.ReadAt = name, contract.Cron, "@daily", "pdf", 1, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return v
 }
 

@@ -21,7 +21,7 @@ func (a *Invocation) scheduleListCommand() *cobra.Command {
 	return List(a, New("list", "List schedules by name",
 		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "/v1/schedules", &q, &q,
 		"name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
-			return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v, time.Now())}
+			return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
 		}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")
 }
 
@@ -42,11 +42,11 @@ func plan(v *contract.Schedule) string {
 }
 
 // state says whether a schedule runs.
-func state(v *contract.Schedule, now time.Time) string {
+func state(v *contract.Schedule) string {
 	switch {
 	case v.Error != "":
 		return "error: " + v.Error
-	case v.EndsAt != nil && !v.EndsAt.After(now):
+	case v.EndsAt != nil && !v.EndsAt.After(v.ReadAt):
 		return "ended"
 	case v.Paused:
 		return "paused"
@@ -95,8 +95,8 @@ func (a *Invocation) showSchedule(ctx context.Context, s client.Schedules, name 
 
 func addSchedule(add Add, v *shown) {
 	add.Fields(v.Schedule)
-	add("state", "%s", state(&v.Schedule, time.Now()))
-	add.Some("waits", ahead(&v.Schedule, time.Now()))
+	add("state", "%s", state(&v.Schedule))
+	add.Some("waits", ahead(&v.Schedule))
 	for i := range v.Ticks {
 		add("tick "+v.Ticks[i].Occasion, "%s", tickText(&v.Ticks[i]))
 	}
@@ -135,16 +135,16 @@ func (a *Invocation) scheduleNextCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.showNext(&v, time.Now(), n)
+		return a.showNext(&v, n)
 	})
 }
 
-// skew is by how much the clock of this process may differ from that of the database.
-const skew = time.Minute
+// skew is by how much the clock of the database may differ from what the controller takes it for.
+const skew = time.Second
 
 // ahead says that a schedule does not run because its high-water mark is in the future.
-func ahead(v *contract.Schedule, now time.Time) string {
-	if v.Handled == nil || !v.Handled.After(now.Add(skew)) {
+func ahead(v *contract.Schedule) string {
+	if v.Handled == nil || !v.Handled.After(v.ReadAt.Add(skew)) {
 		return ""
 	}
 	return fmt.Sprintf(
@@ -153,9 +153,9 @@ func ahead(v *contract.Schedule, now time.Time) string {
 	)
 }
 
-// showNext prints the occasions of a schedule after an instant.
-func (a *Invocation) showNext(v *contract.Schedule, after time.Time, n int) error {
-	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(after), n)
+// showNext prints the next occasions of a schedule.
+func (a *Invocation) showNext(v *contract.Schedule, n int) error {
+	list, err := schedule.Upcoming(&v.SchedulePlan, v.After(), n)
 	if err != nil {
 		return exit.Errorf(exit.Conflict, "%w", err)
 	}
@@ -165,10 +165,10 @@ func (a *Invocation) showNext(v *contract.Schedule, after time.Time, n int) erro
 	if err != nil {
 		return err
 	}
-	if state := state(v, after); state != "active" && state != "ended" {
+	if state := state(v); state != "active" && state != "ended" {
 		a.Say("The schedule does not run now: %s.", state)
 	}
-	if text := ahead(v, after); text != "" {
+	if text := ahead(v); text != "" {
 		a.Say("The schedule does not run now: %s.", text)
 	}
 	if len(list) == 0 {

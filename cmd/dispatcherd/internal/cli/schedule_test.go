@@ -18,7 +18,8 @@ func TestNextMarksChangesOfTheWallClock(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := &Invocation{Console: Console{Out: &out, Err: &errs}}
 		v.Spec = spec
-		require.NoError(t, a.showNext(&v, after, n))
+		v.ReadAt = after
+		require.NoError(t, a.showNext(&v, n))
 		return out.String() + errs.String()
 	}
 	require.Equal(t, `UTC                       LOCAL                         RUN AT                    NOTE
@@ -38,11 +39,11 @@ func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
 	now := time.Date(2026, 3, 28, 0, 0, 0, 0, time.UTC)
 	handled := now.AddDate(1, 0, 0)
 	v := contract.NewSchedule()
-	v.Name, v.Kind, v.Spec, v.Type, v.Handled = "s", "cron", "0 0 * * *", "pdf", &handled
+	v.Name, v.Kind, v.Spec, v.Type, v.Handled, v.ReadAt = "s", "cron", "0 0 * * *", "pdf", &handled, now
 	next := func() string {
 		var out, errs bytes.Buffer
 		a := &Invocation{Console: Console{Out: &out, Err: &errs}}
-		require.NoError(t, a.showNext(&v, now, 1))
+		require.NoError(t, a.showNext(&v, 1))
 		return out.String() + errs.String()
 	}
 	require.Contains(t, next(), "\n2027-03-29T00:00:00.000Z ")
@@ -52,5 +53,5 @@ func TestNextBeginsAfterTheHighWaterMark(t *testing.T) {
 			"handled; remove and create",
 	)
 	handled = now.Add(skew)
-	require.NotContains(t, next(), "does not run now", "the clocks of hosts differ")
+	require.NotContains(t, next(), "does not run now", "the controller does not know the clock of the database exactly")
 }

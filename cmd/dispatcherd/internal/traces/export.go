@@ -141,8 +141,12 @@ func (a commands) past(ctx context.Context, f *exportFlags) (t *trace.Trace, omi
 		return nil, "", err
 	}
 	defer pool.Close()
-	now := time.Now()
-	past, err := claim.Jobs{DB: pool}.History(ctx, now.Add(-f.since), now.Add(-f.until), f.limit+1)
+	jobs := claim.Jobs{DB: pool}
+	now, err := jobs.Clock(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	past, err := jobs.History(ctx, now.Add(-f.since), now.Add(-f.until), f.limit+1)
 	if err != nil {
 		return nil, "", err
 	}
