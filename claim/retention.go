@@ -70,7 +70,8 @@ const mostSpans = 32
 
 // spanOf returns how long a partition is.
 func spanOf(keep time.Duration) time.Duration {
-	return day * max(1, (keep-1)/(mostSpans*day)+1)
+	days := int((keep-1)/(mostSpans*day)) + 1
+	return time.Duration(days) * day
 }
 
 // newSpan returns the end of the partition that is to be created from a day on, unless one of the others contains the day. Partitions

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,11 +16,7 @@ const tables = `SELECT array_agg(format('dispatcherd.%I', tablename) ORDER BY ta
 func TestEverythingWorksAgainAfterTheTablesWereEmptied(t *testing.T) {
 	for name, empty := range map[string]func(w *world, tables []string){
 		"TRUNCATE": func(w *world, tables []string) {
-			all := ""
-			for _, table := range tables {
-				all += ", " + table
-			}
-			w.exec(`TRUNCATE ` + all[2:] + ` RESTART IDENTITY CASCADE`)
+			w.exec(`TRUNCATE ` + strings.Join(tables, ", ") + ` RESTART IDENTITY CASCADE`)
 		},
 		"DELETE": func(w *world, tables []string) {
 			for _, table := range tables {

@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +27,7 @@ func TestPayloadNullStaysNullInAllWaysIn(t *testing.T) {
 	}
 	var batch int64
 	require.NoError(t, w.db.QueryRow(t.Context(), `SELECT dispatcherd.open_batch()`).Scan(&batch))
-	parent := fmt.Sprint(batch)
+	parent := strconv.FormatInt(batch, 10)
 	null := json.RawMessage("null")
 
 	run("", "job", "insert", "--type", "cli", "--payload", "null")
