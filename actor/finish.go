@@ -43,7 +43,7 @@ const (
 
 // mayPlace counts the placement of a success, and reports whether it may be recorded.
 func (e *finishQueue) mayPlace(now timing.Instant) bool {
-	if now-e.placedSince >= timing.Instant(time.Second) {
+	if now >= e.placedSince.After(time.Second) {
 		e.placedSince, e.placed = now, 0
 	}
 	e.placed++
