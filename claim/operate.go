@@ -86,6 +86,9 @@ func (j Jobs) refuse(ctx context.Context, id dispatcherd.JobID, want string) err
 // statement holds its locks.
 const MaxChanged = 1000
 
+// mostReasons bounds the refused jobs of which Change says why.
+const mostReasons = 10
+
 // Change cancels or retries the jobs that a filter selects, the newest first. count is the
 // number of jobs that the caller expects: if another number is selected, Change changes
 // nothing and returns a *contract.CountError. With a negative count, Change only counts. It leaves out
@@ -112,8 +115,13 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		b.Changed += running
 	default:
 		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
-			n, _, err := j.RetryMany(ctx, ids)
+			n, left, err := j.RetryMany(ctx, ids)
 			b.Changed += n
+			for _, id := range ids {
+				if e := left[id]; e != nil && len(b.Refused) < mostReasons {
+					b.Refused = append(b.Refused, e.Error())
+				}
+			}
 			return err
 		}, func(dispatcherd.JobID, error) {})
 	}

@@ -24,9 +24,9 @@ func (j Jobs) Retry(ctx context.Context, id dispatcherd.JobID) error {
 }
 
 // RetryMany retries jobs in one transaction, and returns how many, and why it leaves some of the failed and cancelled ones: the job must
-// wait for other jobs, or its flow is being cancelled; another job has its unique key; or it is a run of a schedule beside another run
-// that has not ended, unless the schedule has overlap = allow_all. Of several jobs of this kind with one unique key or schedule the
-// newest is retried.
+// wait for other jobs, or its batch, flow or parent is being cancelled; another job has its unique key; or it is a run of a schedule
+// beside another run that has not ended, unless the schedule has overlap = allow_all. Of several jobs of this kind with one unique key or
+// schedule the newest is retried.
 func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, left map[dispatcherd.JobID]*StatusError, err error) {
 	err = pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) error {
 		var batch pgx.Batch
@@ -68,8 +68,8 @@ func retried(ended []endedJob) (again []int64, left map[dispatcherd.JobID]*Statu
 		switch {
 		case e.Awaited != 0:
 			why = fmt.Sprintf("it must wait for other jobs: retry %s %d", e.Kind, e.Awaited)
-		case e.Stopped:
-			why = "its flow is being cancelled"
+		case e.Stopped != 0:
+			why = fmt.Sprintf("%d, to which it belongs, is being cancelled: retry it afterwards", e.Stopped)
 		case e.Holder != 0:
 			why = fmt.Sprintf("job %d has its unique key %q", e.Holder, e.Key)
 		case e.Run != 0:
@@ -98,7 +98,7 @@ type endedJob struct {
 	Holder        dispatcherd.JobID // a live job with this key
 	Kind          string            // of the batch or flow for whose jobs it must wait before it runs again
 	Awaited       int64             // its id
-	Stopped       bool              // its flow is being cancelled
+	Stopped       int64             // its batch, flow or parent, if this is being cancelled
 	Schedule      int64             // of which it is a run, unless overlap = allow_all
 	Name, Overlap string            // of the schedule
 	Run           dispatcherd.JobID // another run that has not ended
@@ -113,8 +113,8 @@ const (
 	endedJobsSQL = `
 SELECT j.id, j.status::text, coalesce(j.unique_key, ''),
 	coalesce((SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key), 0)::bigint,
-	coalesce(w.kind, ''), coalesce(w.id, 0), EXISTS (SELECT FROM dispatcherd.batches b
-		WHERE b.id = j.parent AND b.kind = 'flow' AND b.ended_at IS NULL AND b.cancelled_by IS NOT NULL),
+	coalesce(w.kind, ''), coalesce(w.id, 0), coalesce((SELECT b.id FROM dispatcherd.batches b
+		WHERE b.id = j.parent AND b.ended_at IS NULL AND b.cancelled_by IS NOT NULL), 0),
 	coalesce(s.id, 0), coalesce(s.name, ''), coalesce(s.overlap, ''), coalesce(s.run, 0)
 FROM dispatcherd.jobs j
 LEFT JOIN LATERAL (

@@ -20,7 +20,7 @@ func TestOfSeveralJobsTheNewestIsRetried(t *testing.T) {
 		{ID: 6, Status: failed, Schedule: 7, Name: "s", Overlap: "skip"},
 		{ID: 8, Status: failed, Schedule: 8, Name: "t", Overlap: "skip", Run: 100},
 		{ID: 9, Status: failed, Kind: "flow", Awaited: 11, Key: "k"},
-		{ID: 10, Status: failed, Stopped: true},
+		{ID: 10, Status: failed, Stopped: 12},
 	})
 	require.Equal(t, []int64{1, 3, 6}, again)
 	why := map[dispatcherd.JobID]string{}
@@ -32,6 +32,6 @@ func TestOfSeveralJobsTheNewestIsRetried(t *testing.T) {
 		2: `job 3 has its unique key "k"`, 4: `job 99 has its unique key "live"`,
 		5: `it is a run of schedule "s", and its run 6 has not ended (overlap = skip)`,
 		8: `it is a run of schedule "t", and its run 100 has not ended (overlap = skip)`,
-		9: "it must wait for other jobs: retry flow 11", 10: "its flow is being cancelled",
+		9: "it must wait for other jobs: retry flow 11", 10: "12, to which it belongs, is being cancelled: retry it afterwards",
 	}, why)
 }

@@ -126,7 +126,7 @@ func TestBulkCancelCountsTheJobsThatItLeftOut(t *testing.T) {
 		CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_live FOR EACH ROW WHEN (OLD.id = 2) EXECUTE FUNCTION public.keep()`)
 	require.Equal(t, outcome{
 		out: "2 jobs cancelled\n",
-		err: "1 job selected, but not changed: ended or started meanwhile, or refused by Postgres.\n",
+		err: "1 job selected, but not changed: ended or started meanwhile, or refused.\n",
 	}, s.ask(t, "", "job cancel --type pdf --yes"))
 	got := s.ask(t, "", "job cancel 2")
 	require.Equal(t, exit.Conflict, got.code)

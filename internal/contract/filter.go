@@ -66,9 +66,10 @@ type JobPage struct {
 
 // Bulk says how many jobs a filter selects, and how many of them were changed.
 type Bulk struct {
-	Matching int    `json:"matching"`              // jobs that the filter selects
-	Changed  int    `json:"changed"`               // 0 in a dry run
-	Next     Cursor `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
+	Matching int      `json:"matching"`              // jobs that the filter selects
+	Changed  int      `json:"changed"`               // 0 in a dry run
+	Refused  []string `json:"refused,omitempty"`     // why jobs are not retried, for the first ten of them
+	Next     Cursor   `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
 	// The clock of Postgres when the search began. Ages in the filter count from then.
 	ReadAt time.Time `json:"read_at,omitzero"`
 }

@@ -120,10 +120,11 @@ type CancelledTree struct {
 	Running   int `json:"running"`   // jobs whose workers are asked to stop
 }
 
-// RetriedTree is what the retry of a batch or flow changed.
+// RetriedTree is what the retry of a batch or flow changed. The members of batches that are members are not counted.
 type RetriedTree struct {
-	Changed int `json:"changed"`           // jobs that run again
-	Skipped int `json:"skipped,omitempty"` // members that do not, because another job has their unique key
+	Changed int      `json:"changed"`           // jobs that run again, now or after others
+	Skipped int      `json:"skipped,omitempty"` // failed and cancelled jobs that do not
+	Why     []string `json:"why,omitempty"`     // how many of them for which reason
 }
 
 // Dependencies says what a waiting job waits for.

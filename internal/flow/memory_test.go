@@ -20,7 +20,6 @@ type memory struct {
 	edges   map[dispatcherd.JobID][]*edge // by job
 	bad     map[dispatcherd.JobID]map[dispatcherd.JobID]Final
 	ends    map[dispatcherd.JobID][]Message
-	left    map[dispatcherd.JobID]map[dispatcherd.Status]int // members that are counted although they are none any more
 	id      int64
 	locks   int // one of how many rows is locked by others; 0 = none
 	wrong   int
@@ -62,7 +61,6 @@ func newMemory(seed uint64) *memory {
 		r: rand.New(rand.NewPCG(seed, 1)), jobs: map[dispatcherd.JobID]*row{}, batches: map[dispatcherd.JobID]*Batch{},
 		nodes: map[dispatcherd.JobID][]*node{}, node: map[dispatcherd.JobID]*node{}, edges: map[dispatcherd.JobID][]*edge{},
 		bad: map[dispatcherd.JobID]map[dispatcherd.JobID]Final{}, ends: map[dispatcherd.JobID][]Message{},
-		left: map[dispatcherd.JobID]map[dispatcherd.Status]int{},
 	}
 }
 
@@ -91,13 +89,9 @@ func (m *memory) end(j *row, status dispatcherd.Status) {
 	m.report(j, 0)
 }
 
-// again makes an ended job wait or pending again. As in run_again, a parent that takes no ends any more is its parent no longer.
+// again makes an ended job wait or pending again. As in run_again, a parent that has ended is its parent no longer.
 func (m *memory) again(j *row, to dispatcherd.Status, by dispatcherd.JobID) {
-	if b := m.batches[j.parent]; b != nil && j.parent != by && (b.CancelledBy != "" && !b.Ended || b.Kind == kindChildren && b.Ended) {
-		if m.left[b.ID] == nil {
-			m.left[b.ID] = map[dispatcherd.Status]int{}
-		}
-		m.left[b.ID][j.Status]++
+	if b := m.batches[j.parent]; b != nil && j.parent != by && b.Kind == kindChildren && b.Ended {
 		j.parent = 0
 	}
 	j.status, j.asked, j.Final = to, false, open

@@ -2,8 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -65,7 +63,7 @@ func (s *state) retry(id dispatcherd.JobID) {
 		return s.status[id] == dispatcherd.Failed || s.status[id] == dispatcherd.Cancelled
 	}
 	callback := s.m.jobs[id] != nil && bad(id) && !s.m.jobs[id].dropped
-	some := callback || s.m.left[id][dispatcherd.Failed]+s.m.left[id][dispatcherd.Cancelled] > 0
+	some := callback
 	for _, j := range s.m.jobs {
 		some = some || s.parent[j.id] == id && bad(j.id)
 	}
@@ -75,9 +73,6 @@ func (s *state) retry(id dispatcherd.JobID) {
 	s.ended[id], s.dead[id] = false, false
 	if callback {
 		s.status[id] = dispatcherd.Waiting
-		if s.dead[s.parent[id]] { // an outer batch that is being cancelled takes no member back
-			s.parent[id] = 0
-		}
 	}
 	for _, j := range s.m.jobs {
 		switch {
@@ -129,9 +124,6 @@ func (s *state) settle() {
 				if s.parent[j.id] == id {
 					all = append(all, s.status[j.id])
 				}
-			}
-			for status, n := range s.m.left[id] {
-				all = append(all, slices.Repeat([]dispatcherd.Status{status}, n)...)
 			}
 			outcome := decide(b.RunWhen, all)
 			if outcome == dispatcherd.Waiting {
@@ -186,7 +178,6 @@ func (m *memory) problem() string {
 	}
 	for id, b := range m.batches {
 		count := map[dispatcherd.Status]int{}
-		maps.Copy(count, m.left[id])
 		for _, j := range m.jobs {
 			if j.parent == id {
 				count[j.Status]++

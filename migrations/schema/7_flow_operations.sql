@@ -67,15 +67,14 @@ $$;
 
 -- Gives failed and cancelled jobs ids the statuses again[i], and returns how many. Requests to cancel are removed, because one that arrived
 -- while the job ended would cancel it again. The attempt is kept, because it only grows, and errors are kept as evidence. What has counted
--- the ends is told, but not the target by, which has. A job whose parent takes no ends any more has no parent afterwards, unless
--- the parent is the target by, which has counted the job already. Dispatchers call it.
+-- the ends is told, but not the target by, which has. A child whose parent has ended, with all of its children, has no parent afterwards.
+-- Dispatchers call it.
 CREATE FUNCTION dispatcherd.run_again(ids bigint[], again dispatcherd.status[], by bigint) RETURNS int
 LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     WITH gone AS (
         DELETE FROM dispatcherd.jobs j USING unnest(ids, run_again.again) AS i (id, again)
         WHERE j.id BETWEEN i.id AND i.id AND j.status IN ('failed', 'cancelled') RETURNING j.*, i.again,
-            (SELECT b.id FROM dispatcherd.batches b WHERE b.id = j.parent AND (b.cancelled_by IS NULL OR b.ended_at IS NOT NULL
-                OR b.id = run_again.by) AND (b.kind <> 'children' OR b.ended_at IS NULL)) AS member,
+            (SELECT b.id FROM dispatcherd.batches b WHERE b.id = j.parent AND (b.kind <> 'children' OR b.ended_at IS NULL)) AS member,
             j.watched OR EXISTS (SELECT FROM dispatcherd.edges g WHERE g.before = j.id) AS told
     ), settled AS (
         DELETE FROM dispatcherd.operations WHERE kind = 'cancel' AND target = ANY (ids)

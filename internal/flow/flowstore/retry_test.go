@@ -91,6 +91,98 @@ func (w *world) rule(sql string, args ...any) string {
 	return e.Code + " " + e.ConstraintName
 }
 
+// The answer of a retry counts the jobs that run again, now or after others, and says why others do not.
+func TestRetryCountsTheJobsThatRunAgain(t *testing.T) {
+	w := newWorld(t)
+	flow, n := w.flow(`{"callback": {"type": "c"}, "nodes": [
+		{"name": "a", "type": "x"}, {"name": "handler", "type": "x", "after": ["a"], "run_when": "failed"},
+		{"name": "after", "type": "x", "after": ["handler"]},
+		{"name": "b", "type": "x"}, {"name": "c", "type": "x", "after": ["b"]}]}`)
+	w.end(contract.Succeeded, n["a"])
+	w.end(contract.FailedFinal, n["b"])
+	w.countEnds()
+	r, err := w.askRetry(flow)
+	require.NoError(t, err)
+	require.Equal(t, contract.RetriedTree{
+		Changed: 3, Skipped: 2, Why: []string{"2, because they would be cancelled again: the jobs before them do not fit their run_when"},
+	}, r, "b, c and the callback")
+	w.countEnds()
+	require.Equal(t, []string{"pending", "waiting", "cancelled", "cancelled"},
+		[]string{w.status(n["b"]), w.status(n["c"]), w.status(n["handler"]), w.status(n["after"])})
+
+	refused := func(id int64, why string) {
+		t.Helper()
+		_, err := w.askRetry(id)
+		var e *joins.RefusedError
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "nothing_runs", e.Rule)
+		require.EqualError(t, err, fmt.Sprintf("batch %d: nothing would run again; left out: 1, because %s", id, why))
+		require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.ends`))
+	}
+	handled := w.open("failed")
+	w.end(contract.Succeeded, w.members(handled, 1)...)
+	w.seal(handled)
+	w.countEnds()
+	require.Equal(t, "cancelled", w.status(handled))
+	refused(handled, "the callback would be cancelled again: the jobs before it do not fit its run_when")
+
+	outer := w.open("ended")
+	inner := get[int64](w, `SELECT dispatcherd.open_batch('{"type": "inner"}', 'failed', parent => $1)`, outer)
+	w.seal(inner)
+	w.seal(outer)
+	w.countEnds()
+	w.end(contract.Succeeded, outer)
+	w.countEnds()
+	refused(outer, "they are callbacks that run only after a failure, and nothing has failed")
+
+	batch := w.open("done")
+	members := w.members(batch, 2)
+	w.seal(batch)
+	w.end(contract.FailedFinal, members...)
+	w.countEnds()
+	require.Equal(t, 1, w.retry(members[0])) // its message is not counted yet
+	r, err = w.askRetry(batch)
+	require.NoError(t, err)
+	require.Equal(t, contract.RetriedTree{Changed: 2, Skipped: 1, Why: []string{"1, because they have been retried alone"}}, r)
+}
+
+// A job of what is being cancelled is not retried: it would be cancelled again. So it stays a member, and a retry of the batch runs it.
+func TestJobIsNotRetriedWhileItsBatchIsBeingCancelled(t *testing.T) {
+	w := newWorld(t)
+	outer := w.open("done")
+	inner := get[int64](w, `SELECT dispatcherd.open_batch('{"type": "inner"}', 'done', parent => $1)`, outer)
+	failed := w.members(inner, 1)
+	members := w.members(outer, 2)
+	w.seal(inner)
+	w.seal(outer)
+	w.end(contract.FailedFinal, members[0], failed[0])
+	w.countEnds()
+	running := w.claim(members[1])
+	w.cancelTree(outer)
+	w.countEnds()
+	require.False(t, w.batch(outer).Ended, "a member runs")
+	err := claim.Jobs{DB: w.db}.Retry(t.Context(), dispatcherd.JobID(members[0]))
+	require.ErrorContains(t, err, fmt.Sprintf("%d, to which it belongs, is being cancelled: retry it afterwards", outer))
+	_, err = w.askRetry(inner)
+	require.ErrorContains(t, err, fmt.Sprintf("batch %d, of which it is a member, is being cancelled: retry it afterwards", outer))
+
+	w.finish(running, contract.Cancelled, "")
+	w.countEnds()
+	require.True(t, w.batch(outer).Ended)
+	require.Equal(t, 1, w.retry(members[0]))
+	w.end(contract.Succeeded, members[0])
+	w.countEnds()
+	w.retryTree(outer)
+	w.countEnds()
+	for _, id := range []int64{members[1], failed[0], inner, outer} {
+		require.Equal(t, "pending", w.status(id), "job %d", id)
+		w.end(contract.Succeeded, id)
+		w.countEnds()
+	}
+	b := w.batch(outer)
+	require.Equal(t, []int{0, 3, 0, 0}, []int{*b.Open, b.Done, b.Failed, b.Cancelled})
+}
+
 // The callback of a batch or flow is pending or running. A retry would run it twice at a time, so it is refused.
 func TestRetryIsRefusedWhileTheCallbackIsLive(t *testing.T) {
 	w := newWorld(t)

@@ -472,16 +472,24 @@ func TestRetryCountsMembersWhoseUniqueKeysAreTaken(t *testing.T) {
 	exec(`INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('x', 'a')`)
 	r, err := j.Retry(ctx, batch)
 	require.NoError(t, err)
-	require.Equal(t, contract.RetriedTree{Changed: 2, Skipped: 2}, r, "one of the two members with the key twice, and the callback")
-	exec(`DELETE FROM dispatcherd.jobs WHERE parent = $1 AND unique_key = 'twice'`, int64(batch))
-	_, err = j.Retry(ctx, batch)
 	var holder int64
 	require.NoError(t, j.DB.QueryRow(ctx, `SELECT id FROM dispatcherd.jobs WHERE unique_key = 'a' AND parent IS NULL`).Scan(&holder))
+	require.Equal(t, contract.RetriedTree{Changed: 2, Skipped: 2, Why: []string{
+		fmt.Sprintf("1, because other jobs have their unique keys (for example job %d)", holder),
+		"1, because later jobs with the same unique keys run instead",
+	}}, r, "one of the two members with the key twice, and the callback")
+	exec(`DELETE FROM dispatcherd.jobs WHERE parent = $1 AND unique_key = 'twice'`, int64(batch))
+	_, err = j.Retry(ctx, batch)
+	require.ErrorContains(t, err, "2 of its 3 failed and cancelled jobs were deleted by retention")
+	exec(`DELETE FROM dispatcherd.bad_members m WHERE NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = m.job_id)`)
+	exec(`UPDATE dispatcherd.batches SET failed = 1 WHERE id = $1`, int64(batch))
+	_, err = j.Retry(ctx, batch)
 	require.ErrorIs(t, err, ErrConflict)
 	require.EqualError(
 		t,
 		err,
-		fmt.Sprintf("batch %d: other jobs have the unique keys of all failed and cancelled members, for example job %d", batch, holder),
+		fmt.Sprintf("batch %d: nothing would run again; left out: 1, because other jobs have their unique keys (for example job %d); "+
+			"1, because the callback would be cancelled again: the jobs before it do not fit its run_when", batch, holder),
 	)
 }
 

@@ -3,23 +3,44 @@ package joins
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
-// keysSQL counts the failed and cancelled members of batch $1; those whose unique key a live job has, and the
-// first such job; and those that have the unique key of a later one, which is retried instead.
-const keysSQL = `
-SELECT count(*), count(m.holder), coalesce(min(m.holder), 0)::bigint,
-	count(m.unique_key) FILTER (WHERE m.holder IS NULL) - count(DISTINCT m.unique_key) FILTER (WHERE m.holder IS NULL)
-FROM (SELECT j.unique_key, (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key LIMIT 1) AS holder
-	FROM dispatcherd.bad_members b JOIN dispatcherd.jobs j ON j.id = b.job_id AND j.status = b.status AND j.finished_at = b.finished_at
-	WHERE b.batch = $1) m`
+// mostChecked bounds the failed and cancelled members whose rows a retry looks at before it is accepted. It takes the others for members
+// that run again.
+const mostChecked = 100_000
 
-// Retry runs the failed and cancelled members or nodes again, and the callback after them. It is refused if nothing would run, because
-// other jobs have the unique keys of all these members.
+// badJobs says what a retry of a batch or flow would do with its failed and cancelled jobs.
+type badJobs struct {
+	Checked   int               // failed and cancelled jobs whose rows were looked at
+	Gone      int               // of them, those without a row
+	FirstGone dispatcherd.JobID // one of these
+	Moved     int               // that were retried alone
+	Taken     int               // members whose unique key a live job has
+	Holder    dispatcherd.JobID // one of these jobs
+	Repeated  int               // members with the unique key of a later one, which is retried instead
+	Idle      int               // callbacks of batches without a failed member, which run only after one
+	Callback  bool              // the callback has failed or was cancelled
+	Live      bool              // the callback is pending or running
+	Outer     dispatcherd.JobID // the batch of which the callback is a member, if it is being cancelled
+	Nodes     []badNode         // of a flow, in the order of their places
+}
+
+// badNode is a failed or cancelled node.
+type badNode struct {
+	ID      dispatcherd.JobID
+	RunWhen string
+	Here    bool // its row is as the flow has recorded it, so a retry moves it
+	After   []dispatcherd.JobID
+	Open    int // dependencies that have not ended
+	Bad     int // dependencies outside the flow that failed or were cancelled
+}
+
+// Retry runs the failed and cancelled members or nodes again, and the callback after them. It is refused if nothing would run.
 func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.RetriedTree, err error) {
 	b, err := j.Get(ctx, id)
 	if err != nil {
@@ -28,69 +49,148 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 	conflict := func(rule, why string, args ...any) error {
 		return &RefusedError{Rule: rule, kind: ErrConflict, message: fmt.Sprintf("%s %d: ", b.Kind, id) + fmt.Sprintf(why, args...)}
 	}
-	if b.Callback && b.CallbackStatus == "" && b.EndedAt != nil && (b.CancelledBy != "" || !flow.Runs(b.RunWhen, b.Failed+b.Cancelled)) {
-		return r, conflict("rows_exist", "its callback did not run, and was deleted by retention: insert the jobs again")
-	}
-	if b.Kind == contract.BatchKind {
-		var members, taken, repeated int
-		var holder int64
-		if err := j.DB.QueryRow(ctx, keysSQL, int64(id)).Scan(&members, &taken, &holder, &repeated); err != nil {
-			return r, refused(err)
-		}
-		if taken > 0 && taken == members && !callbackRuns(&b) {
-			return r, conflict(contract.UniqueKeyIndex,
-				"other jobs have the unique keys of all failed and cancelled members, for example job %d", holder)
-		}
-		r.Skipped = taken + repeated
-	}
-	var idle bool
-	var bad, gone, callback int
-	var first int64
-	err = j.DB.QueryRow(ctx, retrySQL, int64(id)).Scan(&idle, &bad, &gone, &first, &callback, nil)
+	sql := badMembersSQL
 	switch {
-	case err != nil:
-		return r, refused(err)
 	case b.Kind == contract.ChildrenKind:
 		return r, &RefusedError{Rule: "batch_exists", kind: ErrNotFound, message: fmt.Sprintf("%d is no batch or flow: retry the job", id)}
-	case !idle:
-		return r, conflict("callback_has_ended", "the callback is pending or running: retry after its end, or cancel it")
-	case gone > 0:
-		return r, conflict("rows_exist", "%d of its %d failed and cancelled jobs were deleted by retention, for example job %d: insert it again",
-			gone, bad, first)
+	case b.Callback && b.CallbackStatus == "" && b.EndedAt != nil && (b.CancelledBy != "" || !flow.Runs(b.RunWhen, b.Failed+b.Cancelled)):
+		return r, conflict("rows_exist", "its callback did not run, and was deleted by retention: insert the jobs again")
+	case b.Kind == contract.FlowKind:
+		sql = badNodesSQL
 	}
-	r.Changed = max(bad+callback-r.Skipped, 0)
+	var found badJobs
+	if err := j.read(ctx, &found, sql, int64(id), mostChecked); err != nil {
+		return r, err
+	}
+	r = found.retried(&b)
+	switch {
+	case found.Gone > 0:
+		err = conflict("rows_exist", "%d of its %d failed and cancelled jobs were deleted by retention, for example job %d: insert it again",
+			found.Gone, found.Checked, found.FirstGone)
+	case found.Outer != 0:
+		err = conflict("batch_is_open", "batch %d, of which it is a member, is being cancelled: retry it afterwards", found.Outer)
+	case r.Changed == 0 && r.Skipped > 0 && !found.Live && (b.CancelledBy == "" || b.EndedAt != nil): // a retry withdraws a cancellation
+		err = conflict("nothing_runs", "nothing would run again; left out: %s", strings.Join(r.Why, "; "))
+	}
+	if err != nil {
+		return contract.RetriedTree{}, err
+	}
+	asked := false
+	if err = j.DB.QueryRow(ctx, retrySQL, int64(id)).Scan(&asked, nil); err == nil && !asked {
+		err = conflict("callback_has_ended", "the callback is pending or running: retry after its end, or cancel it")
+	}
+	if err != nil {
+		return contract.RetriedTree{}, refused(err)
+	}
 	return r, nil
 }
 
-// retrySQL has dispatchers walk through batch or flow $1: they run its failed and cancelled jobs again, and its callback. It returns
-// whether the callback has ended; otherwise it does nothing. It also returns how many failed and cancelled jobs there are, how many of
-// these have no row any more, the first of them, and whether the callback has failed or was cancelled.
-const retrySQL = `
-WITH b AS MATERIALIZED (
-	SELECT b.id FROM dispatcherd.batches b
-	WHERE b.id = $1::bigint AND b.kind <> 'children' AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = b.id)
-), bad AS MATERIALIZED (
-	SELECT m.id, CASE WHEN EXISTS ( -- in one partition, of all that a search by the id alone would open
-		SELECT FROM dispatcherd.jobs j WHERE j.id = m.id AND j.status = m.status AND j.finished_at = m.finished_at) THEN false
-		ELSE NOT EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = m.id) END AS gone
-	FROM (
-		SELECT d.id, d.status, d.finished_at FROM dispatcherd.nodes d WHERE d.flow = $1 AND d.status IN ('failed', 'cancelled')
-		UNION ALL SELECT x.job_id, x.status, x.finished_at FROM dispatcherd.bad_members x WHERE x.batch = $1
-	) m
-), told AS (
-	INSERT INTO dispatcherd.ends (target, walk) SELECT b.id, 'retry' FROM b WHERE NOT EXISTS (SELECT FROM bad WHERE gone)
-)
-SELECT EXISTS (SELECT FROM b), (SELECT count(*) FROM bad), (SELECT count(*) FROM bad WHERE gone),
-	coalesce((SELECT min(id) FROM bad WHERE gone), 0)::bigint,
-	(SELECT count(*) FROM dispatcherd.jobs j WHERE j.id = $1 AND j.status IN ('failed', 'cancelled')), dispatcherd.notify_ends()`
-
-// callbackRuns reports whether a retry that leaves failed members runs the callback, or is refused because the callback is live.
-func callbackRuns(b *contract.Batch) bool {
-	switch b.CallbackStatus {
-	case dispatcherd.Pending, dispatcherd.Running, dispatcherd.Failed:
-		return true
-	case dispatcherd.Cancelled:
-		return b.RunWhen != contract.RunWhenDone
+// retried counts the jobs that run again, and says why others do not.
+func (f *badJobs) retried(b *contract.Batch) (r contract.RetriedTree) {
+	skip := func(n int, why string, args ...any) {
+		if n > 0 {
+			r.Skipped += n
+			r.Why = append(r.Why, fmt.Sprintf("%d, because ", n)+fmt.Sprintf(why, args...))
+		}
 	}
-	return false
+	skip(f.Taken, "other jobs have their unique keys (for example job %d)", f.Holder)
+	skip(f.Repeated, "later jobs with the same unique keys run instead")
+	skip(f.Moved, "they have been retried alone")
+	skip(f.Idle, "they are callbacks that run only after a failure, and nothing has failed")
+	all := b.Failed + b.Cancelled
+	r.Changed = max(all, f.Checked) - r.Skipped
+	if b.Kind == contract.FlowKind {
+		var stay int
+		r.Changed, stay = again(f.Nodes)
+		skip(stay, "they would be cancelled again: the jobs before them do not fit their run_when")
+	}
+	if open := b.Open != nil && *b.Open > 0; f.Callback && !open && r.Changed == 0 && !flow.Runs(b.RunWhen, all) {
+		skip(1, "the callback would be cancelled again: the jobs before it do not fit its run_when")
+	} else if f.Callback {
+		r.Changed++
+	}
+	return r
 }
+
+// again counts the failed and cancelled nodes of a flow that a retry runs, or may run after others, and those that it cancels again.
+func again(nodes []badNode) (run, stay int) {
+	runs := make(map[dispatcherd.JobID]bool, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		open, bad := n.Open, n.Bad
+		for _, before := range n.After {
+			if again, failed := runs[before]; again {
+				open++
+			} else if failed {
+				bad++
+			}
+		}
+		runs[n.ID] = !n.Here || open > 0 || flow.Runs(n.RunWhen, bad)
+		switch {
+		case !n.Here:
+		case runs[n.ID]:
+			run++
+		default:
+			stay++
+		}
+	}
+	return run, stay
+}
+
+const (
+	// asRecorded is the row of job m if it has ended as the batch or flow has recorded it. The search opens one partition, and that by the id
+	// alone, which opens all, only for other rows.
+	asRecorded = `
+	LEFT JOIN LATERAL (SELECT j.id, j.unique_key FROM dispatcherd.jobs j
+		WHERE j.id = m.id AND j.status = m.status AND j.finished_at = m.finished_at LIMIT 1) j ON true
+	CROSS JOIN LATERAL (SELECT CASE WHEN j.id IS NULL THEN EXISTS (SELECT FROM dispatcherd.jobs o WHERE o.id = m.id) END AS moved) o`
+
+	// callbackFacts are columns about callback $1.
+	callbackFacts = `
+	(SELECT count(*) > 0 FROM dispatcherd.jobs j WHERE j.id = $1 AND j.status IN ('failed', 'cancelled')) AS callback,
+	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = $1) AS live,
+	coalesce((SELECT min(b.id) FROM dispatcherd.jobs j JOIN dispatcherd.batches b ON b.id = j.parent
+		WHERE j.id = $1 AND b.ended_at IS NULL AND b.cancelled_by IS NOT NULL), 0) AS outer`
+
+	// rowFacts are columns about the rows m.
+	rowFacts = `count(*) AS checked, count(*) FILTER (WHERE NOT moved) AS gone, coalesce(min(id) FILTER (WHERE NOT moved), 0) AS firstgone,
+	count(*) FILTER (WHERE moved) AS moved`
+
+	// badMembersSQL describes the first $2 failed and cancelled members of batch $1, as walkSQL of package flowstore finds them.
+	badMembersSQL = `
+WITH m AS MATERIALIZED (
+	SELECT m.id, o.moved, CASE WHEN h.holder IS NULL THEN j.unique_key END AS unique_key, h.holder, m.status = 'cancelled' AND EXISTS (
+		SELECT FROM dispatcherd.batches t WHERE t.id = m.id AND t.callback AND t.run_when = 'failed' AND t.failed + t.cancelled = 0) AS idle
+	FROM (SELECT job_id AS id, status, finished_at FROM dispatcherd.bad_members WHERE batch = $1::bigint ORDER BY job_id DESC LIMIT $2) m` +
+		asRecorded + `
+	CROSS JOIN LATERAL (SELECT (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) AS holder) h
+)
+SELECT row_to_json(r)::text FROM (SELECT ` + rowFacts + `, count(holder) AS taken, coalesce(min(holder), 0) AS holder,
+	count(unique_key) - count(DISTINCT unique_key) AS repeated,
+	count(*) FILTER (WHERE idle AND moved IS NULL) AS idle, ` + callbackFacts + ` FROM m) r`
+
+	// badNodesSQL describes the first $2 failed and cancelled nodes of flow $1, which has fewer.
+	badNodesSQL = `
+WITH m AS MATERIALIZED (
+	SELECT m.id, m.place, m.run_when, m.depends_on, o.moved, d.open, d.bad
+	FROM (SELECT * FROM dispatcherd.nodes WHERE flow = $1::bigint AND status IN ('failed', 'cancelled') ORDER BY place LIMIT $2) m` +
+		asRecorded + `
+	CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE coalesce(n.status, g.status) IS NULL) AS open,
+			count(*) FILTER (WHERE n.id IS NULL AND g.status IN ('failed', 'cancelled')) AS bad
+		FROM unnest(m.depends_on) d (id)
+		LEFT JOIN dispatcherd.nodes n ON n.id BETWEEN d.id AND d.id AND n.flow + 0 = $1
+		LEFT JOIN dispatcherd.edges g ON n.id IS NULL AND (g.before, g.flow) BETWEEN (d.id, $1) AND (d.id, $1)) d
+)
+SELECT row_to_json(r)::text FROM (SELECT ` + rowFacts + `, ` + callbackFacts + `,
+	json_agg(json_build_object('id', id, 'runwhen', run_when, 'here', moved IS NULL, 'after', depends_on, 'open', open, 'bad', bad)
+		ORDER BY place) AS nodes FROM m) r`
+
+	// retrySQL has dispatchers walk through batch or flow $1: they run its failed and cancelled jobs again, and its callback. It returns
+	// whether it has asked: it does nothing while the callback is pending or running.
+	retrySQL = `
+WITH told AS (
+	INSERT INTO dispatcherd.ends (target, walk) SELECT b.id, 'retry' FROM dispatcherd.batches b
+	WHERE b.id = $1::bigint AND NOT EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = b.id) RETURNING 1
+)
+SELECT EXISTS (SELECT FROM told), dispatcherd.notify_ends()`
+)

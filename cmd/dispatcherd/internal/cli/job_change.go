@@ -80,6 +80,9 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 		if err != nil {
 			return fmt.Errorf("after %s %s: %w", Counted(changed, "job"), c.did, a.Explain(err))
 		}
+		for _, why := range b.Refused {
+			a.Say("%s", why)
+		}
 		changed += int64(b.Changed)
 		left -= int64(b.Matching)
 		if f.Cursor = b.Next; b.Next == "" {
@@ -87,7 +90,7 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 		}
 	}
 	if changed < total {
-		a.Say("%s selected, but not changed: ended or started meanwhile, or refused by Postgres.", Counted(total-changed, "job"))
+		a.Say("%s selected, but not changed: ended or started meanwhile, or refused.", Counted(total-changed, "job"))
 	}
 	return a.PrintLine(c.did, map[string]any{"count": changed}, Counted(changed, "job")+" "+c.did)
 }
@@ -150,7 +153,9 @@ type changedJob struct {
 }
 
 func (a *Invocation) printChanged(did string, jobs []changedJob) error {
-	return PrintRows(a, did, jobs, "id, status", func(j *changedJob) []any { return []any{j.ID, j.Status} })
+	return PrintRows(a, did, jobs, "id, status", func(j *changedJob) []any {
+		return []any{j.ID, string(j.Status) + When(j.Status == dispatcherd.Running, " (asked to stop)")}
+	})
 }
 
 // eachJob applies a change to every named job. After an error it still changes the other
