@@ -264,6 +264,9 @@ func (c *Core) won(w *contract.Won) {
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
 	j.timeout, j.delivery, j.row.unfit = c.limit(j, w.Timeout), w.Delivery, w.Unfit
+	if w.Fence != 0 {
+		c.admitted(j, w.Admitted)
+	}
 	if len(c.claims.aside) > 0 {
 		delete(c.claims.aside, j.id)
 	}

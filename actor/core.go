@@ -189,7 +189,7 @@ type job struct {
 	delivery    contract.Delivery
 	terms       scoring.Terms      // the score when its slot was chosen
 	placedAt    timing.Instant     // instant of that choice
-	waitedFor   string             // the reason for the longest part of the wait; "" = none is known
+	waitedFor   Reason             // the reason for the longest part of the wait; "" = none is known
 	worker      string             // of the session that runs the attempt
 	slotID      dispatcherd.SlotID // of that worker
 	sentTo      dispatcherd.SessionID
@@ -215,7 +215,8 @@ type rowData struct {
 	// The row goes back to the table and is found by the next scan: the worker returned the job, or an operator
 	// changed its lane.
 	returned    bool
-	loading     bool // the row is claimed; its payload is not read yet
+	loading     bool          // the row is claimed; its payload is not read yet
+	permits     time.Duration // of a job with keys: the first part of its wait, before it had its permits
 	failures    int32
 	maxAttempts int32          // number of failures after which the job fails permanently
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent

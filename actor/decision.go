@@ -42,6 +42,7 @@ const (
 	ReasonOtherShare  Reason = "OtherShare"
 	ReasonAwaitsFetch Reason = "AwaitsFetch" // a fetch in flight may return a better job
 	ReasonClaimsFull  Reason = "ClaimsFull"  // the next claim is full, or the jobs that rank before this one may fill it
+	ReasonPermits     Reason = "Permits"     // the job had no permits of its keys; only of a wait that is over
 	ReasonOutranked   Reason = "Outranked"   // a job with a higher score can use the same slots
 )
 
@@ -174,6 +175,15 @@ func (w *typeWaits) since(at timing.Instant) (r WaitReasons) {
 	return r
 }
 
+// longest returns the reason that held longest between two instants; "" = none is known.
+func (w *typeWaits) longest(from, to timing.Instant) Reason {
+	longest := w.periods.longest(from, to, uint8(w.since(from)))
+	if longest == unknownWait {
+		return ""
+	}
+	return waitReasonNames[longest]
+}
+
 // logDecision appends an entry for the decision log.
 func (c *Core) logDecision(kind DecisionKind) *Decision {
 	n := len(c.decisions)
@@ -208,9 +218,17 @@ func (c *Core) logPlacement(j *job) {
 	d.Mode, d.Priority = j.mode, j.Priority
 	typ, arrived := &c.types[j.Type].reasons, c.now-timing.Instant(age)
 	d.Reasons = typ.since(arrived)
-	j.waitedFor = ""
-	if longest := typ.periods.longest(arrived, c.now, uint8(d.Reasons)); longest != unknownWait {
-		j.waitedFor = string(waitReasonNames[longest])
+	j.waitedFor = typ.longest(arrived, c.now)
+}
+
+// admitted corrects the main reason of the wait of a job with keys, which a claim has taken. The job got its permits some time ago. Before,
+// it was no candidate, so the reasons of its type say nothing about it.
+func (c *Core) admitted(j *job, ago time.Duration) {
+	arrived := c.now - timing.Instant(c.dueMS(j))
+	at := max(arrived, min(c.now.After(-ago), j.placedAt))
+	j.row.permits, j.waitedFor = msDuration(int64(at-arrived)), ReasonPermits
+	if j.placedAt-at >= at-arrived {
+		j.waitedFor = c.types[j.Type].reasons.longest(at, j.placedAt)
 	}
 }
 
@@ -250,16 +268,6 @@ func reasonInHand(j *job, held bool) Reason {
 		return ReasonRecording
 	}
 	return ReasonClaimed
-}
-
-// holdsOff reports whether the reason alone keeps a job from getting a slot now,
-// even if slots are free.
-func (r Reason) holdsOff() bool {
-	switch r {
-	case ReasonBackoff, ReasonScheduled, ReasonDraining, ReasonSetAside, ReasonFenced, ReasonCircuitOpen, ReasonUnrecorded:
-		return true
-	}
-	return false
 }
 
 // reasons returns everything that prevents a waiting job from starting in the next

@@ -34,6 +34,10 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
+	// Of a job with keys that runs: the part of its wait before it had its permits, and the reason for the longest part of the wait.
+	Permits   time.Duration
+	WaitedFor Reason
+
 	// The ranks follow the order of decisions. OtherSlots is what the last heartbeat said.
 	contract.Standing
 
@@ -158,6 +162,9 @@ func (c *Core) explainJob(e *explainer) {
 		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
+		if x.Permits = j.row.permits; j.delivery.Fence != 0 {
+			x.WaitedFor = j.waitedFor
+		}
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
 		}
@@ -185,7 +192,7 @@ func (c *Core) explainJob(e *explainer) {
 	x.SetAside = c.asideReason(e.q.ID, a.Type, a.known && a.mode == dispatcherd.Queued)
 	c.completeRank(e)
 	x.Reasons = c.reasons(x, a, e.q, e.unknown, c.claimFull(a, e.claimable))
-	if slices.ContainsFunc(x.Reasons, Reason.holdsOff) {
+	if len(x.Reasons) > 0 {
 		x.Slot = 0
 	}
 }

@@ -66,7 +66,8 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		Slot:      j.slotID,
 		Waited:    contract.Seconds(max(0, waited)),
 		Ran:       contract.Seconds(ran),
-		WaitedFor: j.waitedFor,
+		Permits:   contract.Seconds(j.row.permits),
+		WaitedFor: string(j.waitedFor),
 		Score: contract.ScoreTerms{
 			Base:    j.terms.Base.Points(),
 			Age:     j.terms.Age.Points(),

@@ -192,6 +192,7 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 		row     contract.Won
 		timeout int64   // milliseconds
 		left    *int64  // milliseconds
+		permits *int64  // milliseconds
 		lane    *string // see otherLane
 		payload pgtype.DriverBytes
 	)
@@ -199,12 +200,15 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
 	_, err = pgx.ForEachRow(rows, []any{             // pgx reads the types of the language faster than those of this module
 		(*int64)(&row.ID), (*int32)(&row.Attempt), &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence,
-		(*int64)(&row.Target), &payload,
+		&permits, (*int64)(&row.Target), &payload,
 	}, func() error {
 		w := row
 		w.Timeout, w.Type, w.Priority = time.Duration(timeout)*time.Millisecond, req.Lane.Type, req.Lane.Priority
 		if left != nil {
 			w.Left = cmp.Or(time.Duration(*left)*time.Millisecond, -1)
+		}
+		if permits != nil {
+			w.Admitted = time.Duration(*permits) * time.Millisecond
 		}
 		if lane != nil {
 			w.Priority, w.Type = dispatcherd.Priority((*lane)[0]-1), (*lane)[1:]

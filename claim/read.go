@@ -14,7 +14,8 @@ import (
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
-	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, dispatcher, placement, errors::text,
+	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent, unique_key,
+	dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN
 		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
 		AS cancelled`
@@ -91,6 +92,12 @@ func (j Jobs) Locked(ctx context.Context, id dispatcherd.JobID) (*Lock, error) {
 		return nil, nil
 	}
 	return lock, err
+}
+
+// Holder returns the pending or running job that has a unique key; 0 = none.
+func (j Jobs) Holder(ctx context.Context, key string) (id dispatcherd.JobID, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT coalesce((SELECT id FROM dispatcherd.jobs_live WHERE unique_key = $1), 0)::bigint`, key).Scan(&id)
+	return id, err
 }
 
 // Counts returns how many jobs there are by status. It reads the whole table.

@@ -75,7 +75,7 @@ const (
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `,
-		coalesce(fence, 0), coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
+		coalesce(fence, 0), ` + withPermits + `, coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
@@ -97,6 +97,9 @@ const otherLane = `CASE WHEN type <> $5::text OR priority <> $6::smallint THEN c
 // timeLeft is the time until the deadline in milliseconds, or NULL without a deadline.
 const timeLeft = `CASE WHEN deadline IS NOT NULL THEN
 	least(greatest(floor(extract(epoch FROM deadline - clock_timestamp()) * 1000), -1), 2000000000)::int END`
+
+// withPermits is for how long the row has had its permits, in milliseconds, or NULL.
+const withPermits = `CASE WHEN fence > 0 THEN (extract(epoch FROM clock_timestamp() - admitted_at) * 1000)::bigint END`
 
 // smallPayload is the payload as Postgres sends jsonb, if it takes at most $4 bytes uncompressed, and at
 // most an eighth of that if it is compressed. The functions do not read the TOAST table. So a

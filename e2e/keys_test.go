@@ -209,12 +209,47 @@ func TestJobsShowKeysAndFence(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`\nfence +%d\n`, *job.Fence), h.onAPI("", strings.Fields(get)...).out)
 	list := h.onAPI("", "job", "list").out
 	require.Contains(t, list, "KEYS")
-	require.Regexp(t, fmt.Sprintf(`paused\*2 b +%d`, *job.Fence), list)
+	require.Contains(t, list, "paused*2 b")
 	require.Contains(
 		t,
 		h.caller().ask("GET", fmt.Sprintf("/v1/jobs/%d", waiting), "").body,
 		fmt.Sprintf(`"keys":"paused*2 b","fence":%d`, *job.Fence),
 	)
+}
+
+// The wait for permits is no wait for a slot. The row says so, and job why.
+func TestWaitForPermitsIsNamed(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	w.exec(`INSERT INTO dispatcherd.limits (key, capacity) VALUES ('paused', 0)`)
+	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	id := w.insertNew(claim.New{Type: "pdf", Keys: "paused"}, work{})
+	w.insert("pdf", work{}) // a fetch finds it, so the type has waited for one
+	waited := func() bool {
+		return w.number(`SELECT (1000 * extract(epoch FROM statement_timestamp() - run_at))::int FROM dispatcherd.jobs WHERE id = $1`, id) > 1100
+	}
+	eventually(t, waited, func() string { return "a wait of a second" })
+	w.exec(`UPDATE dispatcherd.limits SET capacity = 1`)
+	p := w.await(id, dispatcherd.Done).Placement
+	require.NotNil(t, p)
+	require.Equal(t, "Permits", p.WaitedFor)
+	require.Greater(t, p.Permits, 1.0)
+	require.LessOrEqual(t, p.Permits, p.Waited)
+	require.Regexp(t, `waited +\S+, of this \S+ for permits, longest for: Permits\n`, h.shown("job get %d", id))
+	require.Regexp(t, `waited \S+, of this \S+ for permits; longest for: Permits\n`, w.why(h, id))
+}
+
+// A limit for each dispatcher has admitted a job to another dispatcher. No slot here is that of the job.
+func TestWhyNamesTheDispatcherThatMayRunAJob(t *testing.T) {
+	w := newWorld(t)
+	h := w.start(w.config("d"))
+	serveCalls(t, h.cfg.WorkerSocket, 1, "pdf")
+	h.awaitSlots(1)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, keys, fence, admitted_to) VALUES ('pdf', 'k', 1, 4711)`)
+	why := w.why(h, dispatcherd.JobID(w.number(`SELECT max(id) FROM dispatcherd.jobs`)))
+	require.Regexp(t, `AdmittedElsewhere: only dispatcher 4711 may run it, .*\n`, why)
+	require.Regexp(t, `dispatcher +4711\n`, why)
+	require.NotContains(t, why, "this job's")
 }
 
 // The controller explains each reason for which a job with keys waits. Another dispatcher names the controller.
@@ -270,6 +305,11 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 			holder,
 		),
 	)
+	w.exec(`INSERT INTO dispatcherd.jobs (type, keys, parent, first_run_at) VALUES ('pdf', 'tenant:42', $1, now())`, holder) // a child
+	child := dispatcherd.JobID(w.number(`SELECT max(id) FROM dispatcherd.jobs`))
+	says(child, fmt.Sprintf(`KeyBusy: .*; its parent, job %d, has the key: if it waits for this job, neither continues`, holder))
+	require.Contains(t, w.why(other, child), fmt.Sprintf("its parent, job %d, has the key", holder))
+	w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, child)
 	require.Regexp(t, `keys +tenant:42\n`, w.why(h, holder))
 	require.NotContains(t, w.why(h, holder), "Key")
 

@@ -112,7 +112,7 @@ var rights = []struct{ who, statement string }{
 	{"   D", `INSERT INTO dispatcherd.jobs (type, fence) VALUES ('pdf', 7)`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, keys, fence) VALUES ('pdf', 'k', 7)`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, admitted_to) VALUES ('pdf', 7)`},
-	{" ROD", `SELECT keys, fence, admitted_to FROM dispatcherd.jobs`},
+	{" ROD", `SELECT keys, fence, admitted_to, admitted_at FROM dispatcherd.jobs`},
 	{"   D", `UPDATE dispatcherd.jobs_live SET fence = 7`},
 	{" ROD", `SELECT * FROM dispatcherd.limits`},
 	{"  OD", `INSERT INTO dispatcherd.limits (key, capacity) VALUES ('k', 2)`},

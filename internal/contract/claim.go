@@ -47,6 +47,7 @@ type Won struct {
 	Crashes     int32         // attempts so far that ended by the death of worker or dispatcher
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given
 	Unfit       string        // reason why no worker can be sent the payload; "" = the payload can be sent; otherwise Payload is empty
+	Admitted    time.Duration // of a job with keys: how long ago it got its permits, by the database clock
 	Left        time.Duration // of a durable request: time until its deadline, by the database clock; negative = passed; 0 = no deadline
 	// Target is the batch, flow or parent that counts its end, or the job itself. Negative: other jobs wait for the end of the job, too.
 	Target dispatcherd.JobID

@@ -74,7 +74,8 @@ type Placement struct {
 	Waited    float64            `json:"waited_seconds"` // from the time at which the attempt was due to its start
 	Ran       float64            `json:"ran_seconds"`
 	Score     ScoreTerms         `json:"score"`
-	WaitedFor string             `json:"waited_for,omitempty"` // the reason that held longest while the job waited; "" = none is known
+	Permits   float64            `json:"permits_seconds,omitempty"` // the first part of the wait of a job with keys, before it had its permits
+	WaitedFor string             `json:"waited_for,omitempty"`      // the reason that held longest while the job waited; "" = none is known
 }
 
 // ScoreTerms are the terms of a row's score in points when its slot was chosen.

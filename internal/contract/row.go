@@ -28,6 +28,9 @@ type Job struct {
 	Keys        *string              `json:"keys,omitempty"`        // whose permits the job needs
 	// Of a job with keys that has its permits, or had them last; absent while it waits for them; it grows with each admission of a key.
 	Fence      *int64  `json:"fence,omitempty"`
+	AdmittedTo *int    `json:"admitted_to,omitempty"` // the only dispatcher that may run it, because a limit counts the jobs of each
+	Parent     *int64  `json:"parent,omitempty"`      // its batch or flow, or the job whose child it is
+	UniqueKey  *string `json:"unique_key,omitempty"`
 	Dispatcher *int    `json:"dispatcher,omitempty"`
 	Cancelled  *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
 	// Of the last attempt of an ended job that failed or waited at least a second.

@@ -32,6 +32,9 @@ type Why struct {
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
+	UniqueKey string            `json:"unique_key,omitempty"`
+	KeyJob    dispatcherd.JobID `json:"unique_key_job,omitempty"` // of a job that has ended: the pending or running job with its unique key
+
 	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
 
 	Expected   *Expected   `json:"expected,omitempty"`   // absent without --duration-window
@@ -47,13 +50,14 @@ type Why struct {
 
 // Reasons that do not come from the core.
 const (
-	ReasonFinal           = "Final"           // done, failed or cancelled
-	ReasonOtherDispatcher = "OtherDispatcher" // another dispatcher runs it
-	ReasonUnheld          = "Unheld"          // it runs, or ran last, under this dispatcher in the table only
-	ReasonRowLocked       = "RowLocked"       // another session has locked the row, so dispatchers skip it
-	ReasonDependencies    = "Dependencies"    // it waits for other jobs; Why.WaitsFor names them
-	ReasonUnsealed        = "Unsealed"        // it is the callback of a batch that is not sealed
-	ReasonAside           = "FlowSetAside"    // its batch or flow is set aside; Why.WaitsFor says why
+	ReasonFinal             = "Final"             // done, failed or cancelled
+	ReasonOtherDispatcher   = "OtherDispatcher"   // another dispatcher runs it
+	ReasonUnheld            = "Unheld"            // it runs, or ran last, under this dispatcher in the table only
+	ReasonAdmittedElsewhere = "AdmittedElsewhere" // only another dispatcher may run it: its limit counts the jobs of each dispatcher
+	ReasonRowLocked         = "RowLocked"         // another session has locked the row, so dispatchers skip it
+	ReasonDependencies      = "Dependencies"      // it waits for other jobs; Why.WaitsFor names them
+	ReasonUnsealed          = "Unsealed"          // it is the callback of a batch that is not sealed
+	ReasonAside             = "FlowSetAside"      // its batch or flow is set aside; Why.WaitsFor says why
 )
 
 // Reasons of a job with keys that waits for its permits. The controller knows them; another dispatcher says KeyElsewhere.
@@ -69,14 +73,16 @@ const (
 
 // KeyWait says for which key a job waits.
 type KeyWait struct {
-	Key      string  `json:"key,omitempty"`      // that the job waits for
-	Held     int64   `json:"held"`               // cost of the jobs that have permits
-	Capacity *int64  `json:"capacity"`           // nil = unlimited
-	Holders  []int64 `json:"holders,omitempty"`  // ids of jobs that have permits, at most 10
-	Alone    bool    `json:"alone,omitempty"`    // one of the holders runs alone on the key
-	Scope    string  `json:"scope,omitempty"`    // dispatcher: each dispatcher has the capacity; else absent
-	Position int     `json:"position,omitempty"` // among the waiting jobs of the key, 1 is the next
-	First    int64   `json:"first,omitempty"`    // with KeyOrder: the job that has precedence
+	Key      string  `json:"key,omitempty"`               // that the job waits for
+	Held     int64   `json:"held"`                        // cost of the jobs that have permits
+	Capacity *int64  `json:"capacity"`                    // nil = unlimited
+	Holders  []int64 `json:"holders,omitempty"`           // ids of jobs that have permits, at most 10
+	Alone    bool    `json:"alone,omitempty"`             // one of the holders runs alone on the key
+	Scope    string  `json:"scope,omitempty"`             // dispatcher: each dispatcher has the capacity; else absent
+	Parent   int64   `json:"parent,omitempty"`            // the parent of the job, if it has permits: it may wait for this job
+	Position int     `json:"position,omitempty"`          // among the waiting jobs of the key, 1 is the next
+	AtLeast  bool    `json:"position_at_least,omitempty"` // others may be before the job that are not known or not counted
+	First    int64   `json:"first,omitempty"`             // with KeyOrder: the job that has precedence
 	// with KeyOrder: when First is retried, which the limit makes others wait for
 	RetryAt    *time.Time           `json:"retry_at,omitempty"`
 	At         *time.Time           `json:"at,omitempty"`         // with KeyRate: when the window may have room
@@ -106,11 +112,12 @@ type Placement struct {
 	Slot      int64          `json:"slot"`
 	Worker    string         `json:"worker"`
 	Score     contract.Score `json:"score"`
-	Capacity  int            `json:"capacity"`             // slots of all dispatchers that supported the type, free or busy
-	SlotTypes int            `json:"slot_types"`           // types that the slot supports
-	RunnerUp  *RunnerUp      `json:"runner_up,omitempty"`  // nil: no other job was considered
-	Waited    float64        `json:"waited_seconds"`       // from the arrival of the job to the placement
-	WaitedFor []string       `json:"waited_for,omitempty"` // reasons why jobs of its type did not start in this time
+	Capacity  int            `json:"capacity"`                  // slots of all dispatchers that supported the type, free or busy
+	SlotTypes int            `json:"slot_types"`                // types that the slot supports
+	RunnerUp  *RunnerUp      `json:"runner_up,omitempty"`       // nil: no other job was considered
+	Waited    float64        `json:"waited_seconds"`            // from the arrival of the job to the placement
+	Permits   float64        `json:"permits_seconds,omitempty"` // the first part of the wait of a job with keys, before it had its permits
+	WaitedFor []string       `json:"waited_for,omitempty"`      // reasons why jobs of its type did not start in this time
 }
 
 // RunnerUp is the best job that was considered after the placed job. If the placed job

@@ -151,6 +151,7 @@ CREATE TABLE dispatcherd.jobs (
     keys         dispatcherd.keys,
     fence        bigint,
     admitted_to  int,
+    admitted_at  timestamptz,
     parent       bigint,
     unique_key   dispatcherd.unique_key,
     watched      boolean,
@@ -190,6 +191,7 @@ COMMENT ON COLUMN dispatcherd.jobs.fence IS
     'them back, is pending again, and the controller has not read this yet. NULL: it waits for permits.';
 COMMENT ON COLUMN dispatcherd.jobs.admitted_to IS
     'The only dispatcher that may run the admitted job, because of a limit per dispatcher; NULL = any.';
+COMMENT ON COLUMN dispatcherd.jobs.admitted_at IS 'When the job got its permits the last time; NULL = it needs none, or had none yet.';
 COMMENT ON COLUMN dispatcherd.jobs.parent IS
     'The batch or flow of a member, or the job whose child it is. Producers may only name an open batch.';
 COMMENT ON COLUMN dispatcherd.jobs.unique_key IS 'At most one pending or running job has the same key.';

@@ -48,8 +48,8 @@ BEGIN
         CASE role
             WHEN 'dispatcherd_reader' THEN -- no payload, result, error or log
                 GRANT SELECT (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority, max_attempts, failures, crashes,
-                    type, started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to, parent, unique_key,
-                    watched, expected_ms) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
+                    type, started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to, admitted_at, parent,
+                    unique_key, watched, expected_ms) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
                 GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts,
                     timeout_ms, overlap, catch_up, catch_up_most, paused, keys, expected_ms, error, version, since, created_at)
                     ON dispatcherd.schedules TO dispatcherd_reader;

@@ -38,16 +38,21 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 	why.Ranks, why.Slot = contract.Ranks{}, 0
 	class := permits.Class{Keys: *job.Keys, Type: job.Type, Priority: int16(job.Priority)}
 	var w permits.Waiting
+	parent := int64(0)
 	if !b.Book(ctx, func(book *permits.Book) {
 		w = book.Explain(class, permits.Job{RunAt: job.RunAt.UnixMicro(), ID: int64(job.ID)})
+		if job.Parent != nil && book.Holds(*job.Parent, w.Key) {
+			parent = *job.Parent
+		}
 	}) {
 		why.Reasons = append([]string{httpapi.ReasonKeyElsewhere}, why.Reasons...)
-		why.KeyWait = b.keyWait(ctx, *job.Keys)
+		why.KeyWait = b.keyWait(ctx, job)
 		return
 	}
 	if reason := keyReasons[w.Reason]; reason != "" {
 		why.Reasons = append([]string{reason}, why.Reasons...)
 		why.KeyWait = keyWaitView(&w)
+		why.KeyWait.Parent = parent
 	}
 	if w.Key != "" { // slots do not matter
 		why.Slots = nil
@@ -105,7 +110,7 @@ func keyWaitView(w *permits.Waiting) *httpapi.KeyWait {
 		k.RetryAt = new(time.UnixMicro(w.RetryAt))
 	}
 	if w.Reason == permits.KeyBusy || w.Reason == permits.KeyOrder || w.Reason == permits.KeyRate {
-		k.Position = w.Ahead + 1
+		k.Position, k.AtLeast = w.Ahead+1, w.AtLeast
 	}
 	if w.Reason == permits.KeyRate && w.At > 0 {
 		k.At = new(time.UnixMicro(w.At))
@@ -117,8 +122,8 @@ func keyWaitView(w *permits.Waiting) *httpapi.KeyWait {
 const maxHoldersShown = 10
 
 // keyWait says what the table says about the first key that has no room for a job. Without an answer of Postgres it says nothing.
-func (b *Backend) keyWait(ctx context.Context, keys string) *httpapi.KeyWait {
-	needs, err := permits.Parse(keys)
+func (b *Backend) keyWait(ctx context.Context, job *contract.Job) *httpapi.KeyWait {
+	needs, err := permits.Parse(*job.Keys)
 	if err != nil {
 		return nil
 	}
@@ -146,8 +151,13 @@ func (b *Backend) keyWait(ctx context.Context, keys string) *httpapi.KeyWait {
 	if s.Limit.Capacity != nil {
 		k.Capacity = new(int64(*s.Limit.Capacity))
 	}
-	for i := range s.Jobs[:min(len(s.Jobs), maxHoldersShown)] {
-		k.Holders = append(k.Holders, s.Jobs[i].ID)
+	for i := range s.Jobs {
+		if i < maxHoldersShown {
+			k.Holders = append(k.Holders, s.Jobs[i].ID)
+		}
+		if job.Parent != nil && s.Jobs[i].ID == *job.Parent {
+			k.Parent = *job.Parent
+		}
 	}
 	k.Controller, _ = within(ctx, table.Controller) // the facts suffice
 	return k

@@ -13,8 +13,8 @@ import (
 // offeredTypes bounds the list of types in an explanation.
 const offeredTypes = 16
 
-// offered returns the types that slots of any dispatcher support, the names most similar to
-// typ first. similar is the first one if few characters differ.
+// offered returns the types that slots of any dispatcher support. If few characters of one differ from typ, it is similar, and the names
+// most similar to typ are first. Otherwise they are in the order of the alphabet.
 func (b *Backend) offered(typ string) (names []string, similar string) {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
@@ -32,9 +32,10 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 	names = slices.SortedFunc(maps.Keys(distances), func(x, y string) int {
 		return cmp.Or(cmp.Compare(distances[x], distances[y]), cmp.Compare(x, y))
 	})
-	names = names[:min(len(names), offeredTypes)]
 	if len(names) > 0 && distances[names[0]] <= min(max(2, len(typ)/3), len(typ)-1) {
 		similar = names[0]
+	} else {
+		slices.Sort(names)
 	}
-	return names, similar
+	return names[:min(len(names), offeredTypes)], similar
 }

@@ -35,6 +35,12 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	}
 	why := b.whyRow(id, &job)
 	b.addKeys(ctx, &why, &job)
+	if job.UniqueKey != nil {
+		why.UniqueKey = *job.UniqueKey
+	}
+	if job.UniqueKey != nil && job.Status.Final() {
+		why.KeyJob, _ = about(ctx, b.jobs().Holder, why.UniqueKey) // the facts suffice
+	}
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}
@@ -63,7 +69,7 @@ func (b *Backend) whyUnread(id dispatcherd.JobID) (httpapi.Why, error) {
 func (b *Backend) addUnread(why *httpapi.Why, job *contract.Job) {
 	reason := b.Unread(contract.Lane{Type: job.Type, Priority: job.Priority, Class: classOf(job)})
 	if reason != "" && why.SetAside == "" {
-		why.Reasons = append([]string{string(actor.ReasonSetAside)}, why.Reasons...)
+		why.Reasons, why.Slot = append([]string{string(actor.ReasonSetAside)}, why.Reasons...), 0
 		why.SetAside = "its lane cannot be read: " + reason
 	}
 }
@@ -73,6 +79,9 @@ func (b *Backend) addUnread(why *httpapi.Why, job *contract.Job) {
 func (b *Backend) addLock(ctx context.Context, why *httpapi.Why) {
 	lock, err := about(ctx, b.jobs().Locked, why.Job)
 	if err == nil && lock != nil {
+		if why.Status == dispatcherd.Pending {
+			why.Slot = 0
+		}
 		why.Reasons = append([]string{httpapi.ReasonRowLocked}, why.Reasons...)
 		why.Locked = (*httpapi.RowLock)(lock)
 	}
@@ -97,12 +106,21 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	case job.Status.Final():
 		why := whyBecause(job, httpapi.ReasonFinal)
 		b.addDecisions(&why, id, job.Attempt)
+		if p := job.Placement; p != nil {
+			addPermits(&why, job, p.Permits, p.WaitedFor)
+		} else {
+			addPermits(&why, job, 0, "")
+		}
 		addRecord(&why, job)
 		addOrigin(&why, job, me)
 		return why
 	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
 		why := whyBecause(job, httpapi.ReasonOtherDispatcher)
 		why.Dispatcher = *job.Dispatcher
+		return why
+	case job.Status == dispatcherd.Pending && job.AdmittedTo != nil && *job.AdmittedTo != me:
+		why := whyBecause(job, httpapi.ReasonAdmittedElsewhere)
+		why.Dispatcher = *job.AdmittedTo
 		return why
 	}
 	x := b.explain(actor.Inquiry{
@@ -116,6 +134,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	})
 	why := whyView(&x)
 	b.addDecisions(&why, id, job.Attempt)
+	addPermits(&why, job, contract.Seconds(x.Permits), string(x.WaitedFor))
 	if job.Status == dispatcherd.Pending && why.Placement == nil {
 		why.DecisionLog = "" // no placement is expected
 	}
@@ -139,6 +158,18 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	return why
 }
 
+// addPermits completes the placement of a job with keys from the decision log. The log was written before it was known since when the job
+// had its permits, so its reasons may be older.
+func addPermits(why *httpapi.Why, job *contract.Job, permits float64, waitedFor string) {
+	p := why.Placement
+	if p == nil || job.Keys == nil {
+		return
+	}
+	if p.Permits, p.WaitedFor = permits, nil; waitedFor != "" {
+		p.WaitedFor = []string{waitedFor}
+	}
+}
+
 // addRecord adds the placement and the end that the row contains, unless the decision log has
 // the placement.
 func addRecord(why *httpapi.Why, job *contract.Job) {
@@ -148,7 +179,7 @@ func addRecord(why *httpapi.Why, job *contract.Job) {
 	}
 	s := p.Score
 	why.Placement = &httpapi.Placement{
-		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited,
+		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited, Permits: p.Permits,
 		Score: contract.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
 	}
 	if p.WaitedFor != "" {

@@ -251,7 +251,7 @@ func (c *Controller) Refill(ctx context.Context, refills []permits.Refill, most 
 // of them; of more rows they scan.
 const admitSQL = `
 WITH ` + role + `, admitted AS (
-	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0)
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0), admitted_at = clock_timestamp()
 	WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` RETURNING ` + admittedColumns + `
 )` + countSQL
 
@@ -261,7 +261,8 @@ WITH ` + role + `, free AS MATERIALIZED (
 	SELECT j.ctid FROM dispatcherd.jobs_live j WHERE j.id = ANY ($3::bigint[]) AND ` + admissible + ` ORDER BY j.id + 0
 	FOR UPDATE OF j SKIP LOCKED
 ), admitted AS (
-	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0) FROM free f WHERE j.ctid = f.ctid
+	UPDATE dispatcherd.jobs_live j SET fence = $4::bigint, admitted_to = nullif($5::int, 0), admitted_at = clock_timestamp()
+	FROM free f WHERE j.ctid = f.ctid
 	RETURNING ` + admittedColumns + `
 )` + countSQL
 

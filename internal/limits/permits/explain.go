@@ -39,6 +39,7 @@ type Waiting struct {
 	Held, Capacity int64
 	Holders        []int64 // ids of jobs that have permits of the key, at most 10, ascending
 	Ahead          int     // known jobs that wait at the key or for the type before the job, counted to at most 1,000
+	AtLeast        bool    // there may be others
 	First          int64   // id of the job that has precedence (KeyOrder)
 	RetryAt        int64   // microseconds: until when First waits for its retry, with OnRetry Wait; 0 = it does not
 	// Microseconds: when the window may have room (KeyRate), the job is due (NotDue), or it takes part again
@@ -98,7 +99,9 @@ func (b *Book) explain(c *class, j Job) Waiting {
 		}
 		k = c.at
 	}
-	w := Waiting{Reason: KeyOrder, Ahead: k.ahead(c.position(j, b.config.PerPriority), b.config.PerPriority)}
+	w := Waiting{Reason: KeyOrder}
+	w.Ahead, w.AtLeast = k.ahead(c.position(j, b.config.PerPriority), b.config.PerPriority)
+	w.AtLeast = w.AtLeast || len(b.cuts) > 0
 	if k.isType {
 		w.Reason = TypeFull
 		return w
@@ -142,6 +145,12 @@ func (b *Book) holders(k *key) (ids []int64) {
 	}
 	slices.Sort(ids)
 	return ids[:min(len(ids), mostHolders)]
+}
+
+// Holds reports whether a job has a permit of a key.
+func (b *Book) Holds(id int64, key string) bool {
+	p := b.permits[id]
+	return p != nil && slices.ContainsFunc(p.holds, func(h hold) bool { return h.key.name == key })
 }
 
 // precededBy names the first job of a class as the one that has precedence.
@@ -189,22 +198,25 @@ func (k *key) expectedAt(cost int64, dispatcher int32, now int64) int64 {
 	return 0
 }
 
-// ahead counts the known jobs that wait here before a position.
-func (k *key) ahead(p position, perPriority int64) (n int) {
-	for next, visited := []int{0}, 0; len(next) > 0 && visited < 2*mostAhead && n < mostAhead; next = next[1:] {
+// ahead counts the known jobs that wait here before a position. more says that there may be others, which are not read or not counted.
+func (k *key) ahead(p position, perPriority int64) (n int, more bool) {
+	next := []int{0}
+	for visited := 0; len(next) > 0 && visited < 2*mostAhead && n < mostAhead; next = next[1:] {
 		i := next[0]
 		if i >= len(k.queue) || !k.queue[i].head.before(p) { // no class behind it in the heap is before the position
 			continue
 		}
 		visited++
-		for _, j := range k.queue[i].jobs {
-			if k.queue[i].position(j, perPriority).before(p) {
+		c := k.queue[i]
+		more = more || c.read != nil && c.position(*c.read, perPriority).before(p)
+		for _, j := range c.jobs {
+			if c.position(j, perPriority).before(p) {
 				n++
 			}
 		}
 		next = append(next, 2*i+1, 2*i+2)
 	}
-	return min(n, mostAhead)
+	return min(n, mostAhead), more || len(next) > 0
 }
 
 // KeyState is the state of a key, at all dispatchers together.

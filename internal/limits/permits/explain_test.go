@@ -129,7 +129,27 @@ func TestExplanationIsBounded(t *testing.T) {
 	e := w.Explain(Class{Keys: "k", Type: "z"}, Job{w.now, last})
 	require.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, e.Holders)
 	require.Equal(t, 1000, e.Ahead)
+	require.True(t, e.AtLeast, "others are before it")
 	require.EqualValues(t, 50, e.Held)
+}
+
+// Of a class the book knows the first jobs only. So the place of a job behind it is at least so many.
+func TestPlaceBehindUnreadJobsIsALowerBound(t *testing.T) {
+	w := newWorld(t, Limit{Key: "k", Capacity: 1})
+	w.add("k", "a")
+	w.admits(1)
+	for range 3 {
+		w.add("k", "a")
+	}
+	last := w.add("k", "z")
+	explain := func() Waiting { return w.Explain(Class{Keys: "k", Type: "z"}, Job{w.now, last}) }
+	require.Equal(t, 3, explain().Ahead)
+	require.False(t, explain().AtLeast)
+	require.True(t, w.Holds(1, "k"))
+	require.False(t, w.Holds(last, "k"))
+	require.False(t, w.Holds(1, "other"))
+	w.Arrived(Class{Keys: "k", Type: "a"}, Job{w.now - 1, 100}, 2)
+	require.True(t, explain().AtLeast, "those that follow it are not read")
 }
 
 func TestKeysAreListedInOrder(t *testing.T) {

@@ -79,7 +79,8 @@ func addJob(add Add, job *contract.Job) {
 // addPlacement adds where and why there the last attempt ran.
 func addPlacement(add Add, p *contract.Placement) {
 	add("worker", "%s, slot %d", p.Worker, p.Slot)
-	add("waited", "%v%s", spanOf(p.Waited), When(p.WaitedFor != "", ", longest for: %s", p.WaitedFor))
+	add("waited", "%v%s%s", spanOf(p.Waited),
+		When(p.Permits > 0, ", of this %v for permits", spanOf(p.Permits)), When(p.WaitedFor != "", ", longest for: %s", p.WaitedFor))
 	add("ran", "%v", spanOf(p.Ran))
 	s := p.Score
 	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity(s.Brevity))

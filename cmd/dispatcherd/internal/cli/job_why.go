@@ -107,6 +107,8 @@ func reasonText(why *httpapi.Why, reason string) string {
 		return "no slot of any dispatcher supports the type" + When(why.Similar != "", "; is %q meant?", why.Similar)
 	case reason == httpapi.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
+	case reason == httpapi.ReasonAdmittedElsewhere:
+		return fmt.Sprintf("only dispatcher %d may run it, because a limit counts the jobs of each dispatcher: ask it", why.Dispatcher)
 	case reason == httpapi.ReasonUnsealed:
 		return fmt.Sprintf("%s: 'dispatcherd batch seal %d' or seal_batch(%d) in SQL", reasonTexts[reason], why.Job, why.Job)
 	case reason == httpapi.ReasonAside && why.WaitsFor != nil:
@@ -121,22 +123,29 @@ func reasonText(why *httpapi.Why, reason string) string {
 	return reasonTexts[reason]
 }
 
+// mostFirst is how many of the jobs for which a job waits are listed.
+const mostFirst = 10
+
 // dependenciesText says for how many jobs a job waits, and for which ones first.
 func dependenciesText(d *contract.Dependencies) string {
 	what := "dependencies"
 	if d.Batch {
 		what = "members"
 	}
-	text := fmt.Sprintf("%d of its %s have not ended", *d.Left, what)
+	left := *d.Left
+	if len(d.First) < mostFirst { // these are all of them, whatever the counter says
+		left = len(d.First)
+	}
+	if left == 0 {
+		return "all of its " + what + " have ended, and dispatchers count the last ends"
+	}
+	text := fmt.Sprintf("%d of its %s have not ended", left, what)
 	first := make([]string, 0, len(d.First)+1)
 	for _, j := range d.First {
 		first = append(first, strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " "))
 	}
-	if len(d.First) < *d.Left {
+	if len(d.First) < left {
 		first = append(first, "…")
-	}
-	if len(first) == 0 {
-		return text
 	}
 	return text + ": " + strings.Join(first, ", ")
 }
@@ -154,6 +163,7 @@ func lockText(l *httpapi.RowLock) string {
 func addWhy(add Add, why *httpapi.Why) {
 	add("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	add.Some("keys", why.Keys)
+	add.Some("unique key", why.UniqueKey+When(why.KeyJob != 0, "; job %d has it, so this job cannot be retried", why.KeyJob))
 	for _, r := range why.Reasons {
 		add("reason", "%s: %s", r, reasonText(why, r))
 	}
@@ -173,8 +183,10 @@ func addWhy(add Add, why *httpapi.Why) {
 	if why.Score == nil {
 		return
 	}
-	add("age", "%v", spanOf(why.Age))
-	add("score", "%s", scoreText(why.Score))
+	if why.Status != dispatcherd.Running {
+		add("age", "%v", spanOf(why.Age))
+		add("score", "%s", scoreText(why.Score))
+	}
 	if why.Rank > 0 && why.Waiting > 0 { // a type without a slot is not read
 		least := When(why.AtLeast, "at least ")
 		add("rank", "%s%d of %d %s, %s%d of %d in all", least, why.Rank, why.Waiting, why.Type, least, why.RankAll, why.WaitingAll)
@@ -183,45 +195,53 @@ func addWhy(add Add, why *httpapi.Why) {
 	for i := range why.Slots {
 		add("", "%s", slotText(&why.Slots[i], why.Slot))
 	}
-	add.Some("ahead", When(why.Competing > 0, "%d can use the same slots", why.Competing))
+	add.Some("ahead", When(why.Competing > 0, "%s%d can use the same slots", When(why.AtLeast, "at least "), why.Competing))
 	for i := range why.Ahead {
 		add("", "%s", rivalText(&why.Ahead[i], why.Mode))
 	}
 	if e := why.Expected; e != nil {
 		add("expected", "%s", expectedText(e))
 	}
-	if o := why.Overtaking; o != nil {
+	if o := why.Overtaking; o != nil && why.Capacity+why.OtherSlots > 0 {
 		add("overtaking", "%s", overtakingText(o, why.Expected))
 	}
 }
 
 // printDecisions writes what the decision log holds about the job.
 func printDecisions(add Add, why *httpapi.Why) {
+	former := When(why.Status == dispatcherd.Pending, "last ")
 	if p := why.Placement; p != nil {
 		known := p.SlotTypes > 0 // otherwise the row says where the job ran
-		add("placed", "%s on slot %d of %s%s", Stamp(p.At), p.Slot, p.Worker,
+		add(former+"placed", "%s on slot %d of %s%s", Stamp(p.At), p.Slot, p.Worker,
 			When(known, ", which supports %s", Counted(p.SlotTypes, "type")))
 		add("", "score %s%s", scoreText(&p.Score), When(known, ", capacity %d", p.Capacity))
 		if known {
 			add("", "runner-up: %s", runnerUpText(p.RunnerUp))
 		}
-		add("", "waited %v%s", spanOf(p.Waited),
-			When(len(p.WaitedFor) > 0, "; its type waited for: %s", strings.Join(p.WaitedFor, ", ")))
+		cause := "its type waited for"
+		if why.Keys != "" { // only the main reason is known
+			cause = "longest for"
+		}
+		add("", "waited %v%s%s", spanOf(p.Waited), When(p.Permits > 0, ", of this %v for permits", spanOf(p.Permits)),
+			When(len(p.WaitedFor) > 0, "; %s: %s", cause, strings.Join(p.WaitedFor, ", ")))
 	}
 	if e := why.End; e != nil {
-		add("ended", "%s %s after %v, attempt %d", Stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
+		add(former+"ended", "%s %s after %v, attempt %d", Stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)
 	}
 	text := decisionLogTexts[why.DecisionLog]
 	if why.DecisionLog == httpapi.DecisionLogMissing && why.Dispatcher != 0 {
-		text = fmt.Sprintf("dispatcher %d placed it", why.Dispatcher)
+		text = fmt.Sprintf("dispatcher %d placed it, and only its log says more; %s", why.Dispatcher, keptPlacements)
 	}
 	add.Some("decision log", text)
 }
 
+// keptPlacements says of which jobs the row contains the placement.
+const keptPlacements = "a row keeps the placement of a job that failed, or that waited at least 1 s"
+
 // decisionLogTexts explain why there is no placement.
 var decisionLogTexts = map[string]string{
 	httpapi.DecisionLogOverwritten: "the placement is not in the log; older entries are overwritten (see --decision-log)",
-	httpapi.DecisionLogMissing:     "an earlier process, or another dispatcher, placed it",
+	httpapi.DecisionLogMissing:     "an earlier process, or another dispatcher, placed it; " + keptPlacements,
 	httpapi.DecisionLogNeverPlaced: "it was never placed by this dispatcher",
 	httpapi.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +51,18 @@ func TestWhyPrintsWhenAScheduledJobBecomesDue(t *testing.T) {
 	)
 }
 
+// The counter of a batch or flow changes when dispatchers have counted the last ends. The list of the jobs is never late.
+func TestWhySaysWhichDependenciesHaveNotEnded(t *testing.T) {
+	why := func(left int, first ...contract.Dependency) string {
+		return dependenciesText(&contract.Dependencies{Left: &left, First: first})
+	}
+	a := contract.Dependency{ID: 7, Name: "a", Status: "running"}
+	require.Equal(t, "1 of its dependencies have not ended: job 7 a running", why(1, a))
+	require.Equal(t, "1 of its dependencies have not ended: job 7 a running", why(2, a), "another one has ended")
+	require.Equal(t, "all of its dependencies have ended, and dispatchers count the last ends", why(1))
+	require.Regexp(t, "^30 of its dependencies have not ended: .*, …$", why(30, slices.Repeat([]contract.Dependency{a}, 10)...))
+}
+
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&httpapi.Why{}))
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers",
@@ -65,6 +78,10 @@ func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
 	}{
 		"1 of capacity 100 of key k are held by 7; place 1 in the queue": {
 			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 1},
+		},
+		"1 of capacity 100 of key k are held by 7; place at least 705 in the queue; its parent, job 99, has the key: " +
+			"if it waits for this job, neither continues": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 705, AtLeast: true, Parent: 99},
 		},
 		"job 7 runs alone on key k": {
 			httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7}},
