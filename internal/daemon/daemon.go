@@ -201,8 +201,9 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 	d.constructAdmission()
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
-		adopted: make(chan struct{}, 1),
+		adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1),
 	}
+	d.workers.opened = d.heartbeats.connected
 	upkeep := d.upkeep()
 	upkeep.createPartitions(ctx)
 	d.statements = &statements{
@@ -217,7 +218,7 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 			d.admission.Claimed(rows)
 			flows.Claimed(rows)
 		},
-		mayInsert: d.permitSpawn, watched: flows.Watched, tookOver: d.heartbeats.tookOver,
+		mayInsert: d.permitSpawn, watched: flows.Watched, tookOver: d.heartbeats.adopted,
 	}
 	memory, undo := steerMemory(d.cfg.Memory, d.log)
 	list := slices.Concat(planner.Services(), d.admission.Services(), flows.Services(), upkeep.services(), d.list())

@@ -25,12 +25,15 @@ type heartbeats struct {
 	length time.Duration // of the lease
 	unheld prometheus.Counter
 
-	services *background.Runner
-	adopted  chan struct{} // capacity 1: rows were taken over since the last heartbeat began
+	services  *background.Runner
+	adopted   chan struct{}  // capacity 1: rows were taken over since the last heartbeat began
+	connected chan struct{}  // capacity 1: a worker has connected since the last heartbeat began
+	published map[string]int // slots by type, as the last heartbeat said
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
-// rows; see shell.TookOver.
+// rows; see shell.TookOver. It also sends one at once if a type has got its first slot: jobs with keys wait until the
+// controller knows of it.
 func (h *heartbeats) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -41,12 +44,16 @@ func (h *heartbeats) run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-h.adopted:
+		case <-h.connected:
+			if !h.supportsMore(actor.Capacities(h.loop)) {
+				continue
+			}
 		}
-		capacity := actor.Capacities(h.loop)
+		h.published = actor.Capacities(h.loop)
 		var req contract.HeartbeatRequest
 		h.loop.Ask(func(c *actor.Core) {
 			req = with(h.lease, func(l *shell.Lease, now time.Duration) contract.HeartbeatRequest {
-				return l.BeginHeartbeat(now, c, capacity)
+				return l.BeginHeartbeat(now, c, h.published)
 			})
 		})
 		res, err := h.store.Heartbeat(ctx, req)
@@ -108,11 +115,21 @@ func (h *heartbeats) deliver(events []actor.Event) {
 	}
 }
 
-// tookOver asks for a heartbeat at once.
-func (h *heartbeats) tookOver() {
+// supportsMore reports whether slots support a type for which the last heartbeat has published none.
+func (h *heartbeats) supportsMore(capacity map[string]int) bool {
+	for name, slots := range capacity {
+		if slots > 0 && h.published[name] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// tell notes something that a heartbeat may have to follow at once.
+func tell(news chan<- struct{}) {
 	select {
-	case h.adopted <- struct{}{}:
-	default: // a heartbeat is about to begin
+	case news <- struct{}{}:
+	default: // the heartbeat is about to begin
 	}
 }
 

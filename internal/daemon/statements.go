@@ -22,9 +22,8 @@ type statements struct {
 	// finished is called with each result of a finish, before the loop gets it.
 	finished func(*contract.FinishRequest, *contract.FinishResult)
 	// claimed is called with the rows that a claim took.
-	claimed func([]contract.Won)
-	// tookOver is called after the Core learned that rows were taken over.
-	tookOver func()
+	claimed  func([]contract.Won)
+	tookOver chan<- struct{} // is told after the Core learned that rows were taken over
 	// mayInsert returns why a worker may not insert children, or "".
 	mayInsert func(*contract.SpawnRequest) string
 	// watched is called with a job that has inserted children, which end with it.
@@ -123,7 +122,7 @@ func (s *statements) adopt(ctx context.Context, r *contract.AdoptRequest) {
 	took := shell.TookOver(r, &result)
 	s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the Core may reuse the request
 	if took {
-		s.tookOver()
+		tell(s.tookOver)
 	}
 }
 

@@ -37,6 +37,7 @@ type workers struct {
 
 	keepLogs bool
 	startups startups
+	opened   chan<- struct{} // is told after the slots of a worker are registered
 
 	connects, disconnects, denials *limitedLog
 }
@@ -80,6 +81,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	ev.Slots = w.number(free)
 	shell.Register(w.loop.Order, ev, shell.Portion)
 	w.startups.connect(id, h)
+	tell(w.opened)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
 	return nil

@@ -9,7 +9,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -297,9 +296,7 @@ func (c *Controller) heard() {
 		others[o.ID] = last
 	}
 	c.others = others
-	if slices.ContainsFunc(now.Others, func(o contract.Heard) bool { return c.silent(o.ID) }) {
-		c.state.typesAt = time.Time{}
-	}
+	c.state.typesAt = time.Time{} // the heartbeat may have published new slots, or found that a dispatcher is silent
 }
 
 // keyed reports whether the last heartbeat found that jobs wait for permits, or that limits were edited.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 )
 
@@ -174,5 +175,18 @@ func TestLoadReadsNoMoreClassesThanTheBookHasRoomFor(t *testing.T) {
 			}
 		}
 		require.Empty(t, w.rows)
+	})
+}
+
+// A type gets its first slot, and the heartbeat that follows publishes it. A job with keys that waits for the slot is admitted at once.
+func TestJobIsAdmittedAfterTheHeartbeatThatPublishesItsSlot(t *testing.T) {
+	run(t, func(w *world) {
+		ids := w.insert(permits.Class{Keys: "k", Type: "new"}, 1)
+		w.pass(3)
+		require.Empty(t, w.holders())
+		w.update(func() { w.types["new"] = limitstore.Type{Slots: 1, Dispatchers: []int32{1}} })
+		<-time.After(200 * time.Millisecond)
+		w.heard()
+		require.Equal(t, ids, w.holders())
 	})
 }
