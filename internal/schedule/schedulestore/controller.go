@@ -167,15 +167,17 @@ func whyRefused(err error) error {
 }
 
 // runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
-// was made at the latest time, so a run that may not have ended comes first. The end of a run is in one of the
-// daily partitions since its begin; a day more allows for a clock that was set back.
+// was made at the latest time, so runs that may not have ended come first. Of these the last end counts: it may be that of an earlier run,
+// which was retried. The end of a run is in one of the daily partitions since its begin; a day more allows for a clock that was set back.
 const runsSQL = `
-SELECT i.id, t.job_id IS NOT NULL, EXISTS (
+SELECT i.id, t.made_at IS NOT NULL, EXISTS (
 		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),
-	(SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = t.job_id AND j.status IN ('done', 'failed', 'cancelled')
-		AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1)
+	(SELECT max(e.finished_at) FROM unnest(t.jobs) AS r (id) CROSS JOIN LATERAL (
+		SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = r.id AND j.status IN ('done', 'failed', 'cancelled')
+			AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1) e)
 FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
-	SELECT coalesce((SELECT max(r.job_id) FROM dispatcherd.schedule_runs r WHERE r.schedule_id = i.id), t.job_id) AS job_id, t.made_at
+	SELECT coalesce(nullif(ARRAY (SELECT r.job_id FROM dispatcherd.schedule_runs r WHERE r.schedule_id = i.id
+		ORDER BY r.job_id DESC LIMIT 100), '{}'), ARRAY[t.job_id]) AS jobs, t.made_at
 	FROM dispatcherd.ticks t WHERE t.schedule_id = i.id AND t.job_id IS NOT NULL ORDER BY t.made_at DESC LIMIT 1
 ) t ON true`
 

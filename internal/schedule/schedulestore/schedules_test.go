@@ -471,6 +471,10 @@ func TestLastRunsOfIntervals(t *testing.T) {
 	w.exec(`WITH gone AS (DELETE FROM dispatcherd.jobs_live RETURNING id, type)
 		INSERT INTO dispatcherd.jobs_done (id, type, status, finished_at) SELECT id, type, 'done', now() + interval '1 minute' FROM gone`)
 	require.True(t, last().EndedAt.After(r.EndedAt), "not the run whose tick was made at the latest time")
+	w.exec(`UPDATE dispatcherd.jobs_done SET finished_at = finished_at + interval '1 hour'
+		WHERE id = (SELECT min(id) FROM dispatcherd.jobs_done)`)
+	w.exec(`INSERT INTO dispatcherd.schedule_runs SELECT schedule_id, min(job_id) FROM dispatcherd.ticks GROUP BY 1 ON CONFLICT DO NOTHING`)
+	require.True(t, last().EndedAt.After(r.EndedAt.Add(30*time.Minute)), "an earlier run was retried, and has ended after the last one")
 	w.exec(`DELETE FROM dispatcherd.jobs_done`)
 	require.Equal(t, schedule.Run{Schedule: s.ID, Exists: true}, last())
 }
