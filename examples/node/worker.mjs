@@ -20,3 +20,4 @@ for await (const line of createInterface({ input: socket })) {
   else if (op === "ping") say("pong");
   else if (op === "error") console.error(rest.message);
 }
+process.exit(1); // the connection has ended: a supervisor starts the worker again

@@ -19,3 +19,4 @@ for frame in map(json.loads, sock.makefile(encoding="utf-8")):
     if frame["op"] == "job": threading.Thread(target=run, args=(frame,), daemon=True).start()
     elif frame["op"] == "ping": say("pong")
     elif frame["op"] == "error": print(frame["message"], file=sys.stderr)
+sys.exit(1)  # the connection has ended: a supervisor starts the worker again

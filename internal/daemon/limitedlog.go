@@ -34,7 +34,10 @@ func newLimitedLog(log *zap.Logger, perSecond int, message string) *limitedLog {
 
 func (l *limitedLog) write(level zapcore.Level, fields ...zap.Field) {
 	if line := l.log.Check(level, l.message); line != nil {
-		line.Write(append(fields, zap.Int64("not_logged_since", l.skipped.Swap(0)))...)
+		if n := l.skipped.Swap(0); n > 0 {
+			fields = append(fields, zap.Int64("not_logged_since", n))
+		}
+		line.Write(fields...)
 	}
 }
 

@@ -38,7 +38,8 @@ func ExplainAnswer(a *Answer) *rest.Problem {
 	case Late:
 		return rest.DeadlinePassed.Of(a.Reason)
 	case Unsupported:
-		return rest.NoSlot.Of(a.Reason + "; only slots of this dispatcher count; wait_for_worker is how long a request waits for one")
+		return rest.NoSlot.Of(a.Reason + "; only slots of this dispatcher count: start a worker for the type, or let the request wait for one " +
+			"(wait_for_worker, --wait-for-worker)")
 	case Busy:
 		return rest.QueueFull.Of(a.Reason).Retryable()
 	case Stopping:

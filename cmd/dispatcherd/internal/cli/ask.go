@@ -83,7 +83,7 @@ func (a *Invocation) Do(ctx context.Context, method, path string, header http.He
 }
 
 // plain are the problems whose detail says everything.
-var plain = []string{rest.InvalidRequest.Name, rest.InvalidJob.Name, rest.NotFound.Name, rest.Conflict.Name}
+var plain = []string{rest.InvalidRequest.Name, rest.InvalidJob.Name, rest.NotFound.Name, rest.Conflict.Name, rest.NoSlot.Name}
 
 // Explain adds the exit code and the next step to an error of a request. An error with an exit code remains, and one of the output.
 func (a *Invocation) Explain(err error) error {
@@ -97,6 +97,8 @@ func (a *Invocation) Explain(err error) error {
 		return exit.Usagef("%s", p.Detail)
 	case refused && slices.Contains(plain, p.Name()):
 		return exit.Errorf(codeOf(p.Status), "%s", p.Detail)
+	case refused && p.Name() == rest.Unauthorized.Name:
+		return exit.Errorf(codeOf(p.Status), "%w (--api-token or DISPATCHERD_API_TOKEN)", p)
 	case refused:
 		return exit.Errorf(codeOf(p.Status), "%w", p)
 	case isFile:

@@ -67,6 +67,9 @@ func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header 
 		a.Say("There are more: --cursor %s shows the next page.", page.Next)
 	case len(page.Items) == 0 && none != "":
 		a.Say("%s", none)
+		if !a.JSON() {
+			return nil
+		}
 	}
 	return PrintRows(a, name, page.Items, header, row)
 }

@@ -72,7 +72,7 @@ run trigger run-now
 seal close
 set add create edit
 show get status describe graph ticks
-types queues depth top stats
+types queues depth top stats status ps overview
 wait await join
 why explain reason`
 
@@ -88,6 +88,11 @@ func nearCommands(group *cobra.Command, word string) []string {
 		}
 	}
 	for _, top := range []*cobra.Command{group, group.Root()} {
+		for _, child := range top.Commands() {
+			if slices.Contains(named, child.Name()) && !child.Hidden {
+				return []string{pathOf(child)}
+			}
+		}
 		if paths := pathsBelow(top, named); len(paths) > 0 {
 			return paths
 		}

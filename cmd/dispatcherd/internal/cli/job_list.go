@@ -37,34 +37,22 @@ func (a *Invocation) listJobs(ctx context.Context, q httpapi.JobQuery) error {
 	if err != nil {
 		return err
 	}
-	header, row := "id, type, status, priority, run at, finished at, attempt, failures, last error", listRow
-	if slices.ContainsFunc(page.Items, func(job contract.Job) bool { return job.Keys != nil }) {
-		header += ", keys, fence"
-		row = func(job *contract.Job) []any { return append(listRow(job), keysAndFence(job)...) }
-	}
+	const header = "id, type, status, priority, run at, finished at, attempt, failures, keys, last error"
 	if page.Next != "" && len(page.Items) < q.Limit {
 		a.Say("The search ended after %d rows.", page.Read)
 	}
-	return PrintPage(a, "jobs", page.Page, header, row, "No job matches.")
-}
-
-// keysAndFence are two columns that a list has if one of its jobs has keys.
-func keysAndFence(job *contract.Job) []any {
-	cells := []any{"", ""}
-	if job.Keys != nil {
-		cells[0] = *job.Keys
-	}
-	if job.Fence != nil {
-		cells[1] = *job.Fence
-	}
-	return cells
+	return PrintPage(a, "jobs", page.Page, header, listRow, "No job matches.")
 }
 
 // listRow is a job's line in the table.
 func listRow(job *contract.Job) []any {
+	keys := ""
+	if job.Keys != nil {
+		keys = *job.Keys
+	}
 	return []any{
 		job.ID, job.Type, job.Status, job.Priority, Stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
-		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), shorten(job.LastError(), 60),
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), keys, shorten(job.LastError(), 60),
 	}
 }
 
