@@ -27,13 +27,17 @@ func (c *Core) considerOffers(s *session, list []ResumeOffer, more bool) bool {
 	if len(list) == 0 {
 		return true
 	}
-	s.undecided += len(list)
+	if n := len(list); !c.quotas.Offers.Fits(s.user, n) {
+		c.rejectOffers(s, &effect.RejectSlots{Session: s.id, Reason: c.quotas.Offers.Objection(s.user, n, "undecided resume offers")})
+		return false
+	}
+	c.undecide(s, len(list))
 	if more != s.moreOffers { // the expectation of more offers counts as an undecided one
 		s.moreOffers = more
 		if more {
-			s.undecided++
+			c.undecide(s, 1)
 		} else {
-			s.undecided--
+			c.undecide(s, -1)
 		}
 	}
 	here, replaced, slots := 0, 0, make([]dispatcherd.Slot, len(list))
@@ -121,7 +125,6 @@ func (c *Core) renewLater(o *offered) {
 // offer the executions again.
 func (c *Core) rejectOffers(s *session, notice effect.Effect) {
 	c.dropOffers(s)
-	s.undecided = 0
 	c.rejectSession(s, notice) // jobs that were already reassigned become detached
 }
 
@@ -130,7 +133,7 @@ func (c *Core) decided(o *offered) {
 	if o.session == nil {
 		return
 	}
-	if o.session.undecided--; o.session.undecided == 0 {
+	if c.undecide(o.session, -1); o.session.undecided == 0 {
 		c.emit(&effect.Welcome{Session: o.session.id})
 	}
 }
@@ -332,6 +335,13 @@ func (c *Core) dropOffers(s *session) {
 	for _, o := range dropped {
 		c.renewLater(o)
 	}
+	c.undecide(s, -s.undecided)
+}
+
+// undecide counts n more undecided offers of a session, or fewer.
+func (c *Core) undecide(s *session, n int) {
+	s.undecided += n
+	c.quotas.Offers.Add(s.user, n)
 }
 
 // dropAllOffers does what dropOffers does for each session. keepUpdates completes it.

@@ -52,7 +52,7 @@ type Limits struct {
 	Finishes    int // finish statements in flight, each on its own connection
 	Unfinished  int // ended attempts that are not recorded in Postgres; at this limit no queued job is placed
 	Crashes     int // crashes after which a job is quarantined
-	Spawns      int // statements in flight that insert children, each on its own connection
+	Spawns      int // statements in flight that insert children, each on its own connection; one user has all but one
 	OpenSpawns  int // spawns without an answer
 	StepWork    int // work of one part of a step, in types of slots; the rest waits for the next step
 }
@@ -91,7 +91,7 @@ func DefaultConfig() Config {
 			Finishes:    2,
 			Unfinished:  20_000,
 			Crashes:     3,
-			Spawns:      2,
+			Spawns:      3,
 			OpenSpawns:  256,
 			StepWork:    10_000,
 		},

@@ -33,7 +33,7 @@ func (c *Core) announceStop() {
 		switch s := c.sessions[c.untold[0]]; {
 		case s == nil:
 		case s.undecided > 0: // Drained has dropped its offers
-			s.undecided = 0
+			c.undecide(s, -s.undecided)
 			c.rejectSession(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
 		default:
 			c.emit(&effect.GoAway{Session: s.id})

@@ -133,7 +133,16 @@ func (c *Core) checkJobs() error {
 			types[k.user]++
 		}
 	}
+	spawns := map[string]int{}
+	for _, r := range c.spawns.open {
+		spawns[r.User]++
+	}
+	offers := map[string]int{}
+	for _, s := range c.sessions {
+		offers[s.user] += s.undecided
+	}
 	if err := cmp.Or(sameCount("waiting requests", waiters, c.quotas.Requests), sameCount("types", types, c.quotas.Types),
+		sameCount("spawns", spawns, c.quotas.Spawns), sameCount("offers", offers, c.quotas.Offers),
 		sameCount("bytes of logs", logs, c.quotas.Logs)); err != nil {
 		return err
 	}

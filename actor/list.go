@@ -230,7 +230,7 @@ func (c *Core) Gauges() Gauges {
 		Cached:         c.backlog.Cached(),
 		InHand:         len(c.jobs),
 		Unrecorded:     c.ends.unrecorded,
-		Spawns:         c.spawns.size(),
+		Spawns:         c.quotas.Spawns.Held(),
 		Held:           len(c.ends.held.why),
 		ClaimsUnderWay: len(c.claims.inFlight),
 		Loading:        len(c.claims.loading),

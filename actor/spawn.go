@@ -13,6 +13,9 @@ import (
 func (ev SpawnRequested) apply(c *Core) {
 	r := ev.Request
 	j := c.jobs[r.Parent]
+	if s := c.sessions[r.Session]; s != nil {
+		r.User = s.user
+	}
 	switch {
 	case r.Parent.OnDemand():
 		c.refuseSpawn(r, dispatcherd.RuleParentIsARow,
@@ -22,10 +25,10 @@ func (ev SpawnRequested) apply(c *Core) {
 	case c.spawns.of(r.Session) >= dispatcherd.MaxOpenSpawns:
 		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
 			fmt.Sprintf("%d spawns of this session have no answer: wait for one", dispatcherd.MaxOpenSpawns))
-	case c.spawns.size() >= c.cfg.Limits.OpenSpawns:
-		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns,
-			fmt.Sprintf("%d spawns of this dispatcher have no answer: try again later", c.cfg.Limits.OpenSpawns))
+	case !c.quotas.Spawns.Fits(r.User, 1):
+		c.refuseSpawn(r, dispatcherd.RuleTooManySpawns, c.quotas.Spawns.Objection(r.User, 1, "spawns without an answer"))
 	default:
+		c.quotas.Spawns.Add(r.User, 1)
 		c.spawns.add(r)
 	}
 }
@@ -46,8 +49,15 @@ func (c *Core) answerSpawn(r *contract.SpawnRequest, result contract.SpawnResult
 }
 
 func (ev Spawned) apply(c *Core) {
-	c.spawns.remove(ev.Request)
+	c.endSpawn(ev.Request)
 	c.answerSpawn(ev.Request, ev.Result)
+}
+
+// endSpawn forgets a request in flight.
+func (c *Core) endSpawn(r *contract.SpawnRequest) {
+	if c.spawns.remove(r) {
+		c.quotas.Spawns.Add(r.User, -1)
+	}
 }
 
 // flushSpawns sends the requests that may be sent. It drops those whose session has ended,
@@ -55,7 +65,7 @@ func (ev Spawned) apply(c *Core) {
 func (c *Core) flushSpawns() {
 	for r := c.spawns.next(c.cfg.Limits.Spawns); r != nil; r = c.spawns.next(c.cfg.Limits.Spawns) {
 		if c.sessions[r.Session] == nil {
-			c.spawns.remove(r)
+			c.endSpawn(r)
 			continue
 		}
 		c.emit(&effect.Spawn{Request: r})

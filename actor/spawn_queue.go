@@ -8,7 +8,8 @@ import (
 )
 
 // spawnQueue keeps the requests of workers to insert children until they are answered. The Core bounds their number.
-// Each request is sent to Postgres at most once, because a repetition could insert the
+// While a user has all statements in flight but one, the requests of other users overtake its own: a statement may wait for a lock
+// that the user itself holds. Each request is sent to Postgres at most once, because a repetition could insert the
 // children twice. The zero value is empty and ready.
 type spawnQueue struct {
 	open     []*contract.SpawnRequest // those in flight, then those that wait, in order of arrival
@@ -18,26 +19,39 @@ type spawnQueue struct {
 // add appends a request.
 func (q *spawnQueue) add(r *contract.SpawnRequest) { q.open = append(q.open, r) }
 
-// next returns the next request to be sent, which is then in flight. It returns nil if none
-// waits, or if limit requests are in flight.
+// next returns the next request to be sent, which is then in flight. It returns nil if limit requests are in flight, or
+// if all users of the requests that wait have all of them but one.
 func (q *spawnQueue) next(limit int) *contract.SpawnRequest {
-	if q.inFlight >= limit || q.inFlight == len(q.open) {
-		return nil
+	for i := q.inFlight; i < len(q.open) && q.inFlight < limit; i++ {
+		r := q.open[i]
+		if q.sentFor(r.User) < max(1, limit-1) {
+			q.open = slices.Insert(slices.Delete(q.open, i, i+1), q.inFlight, r)
+			q.inFlight++
+			return r
+		}
 	}
-	q.inFlight++
-	return q.open[q.inFlight-1]
+	return nil
 }
 
-// remove forgets a request in flight. It ignores other requests.
-func (q *spawnQueue) remove(r *contract.SpawnRequest) {
-	if i := slices.Index(q.open[:q.inFlight], r); i >= 0 {
+// sentFor returns the number of requests of a user that are in flight.
+func (q *spawnQueue) sentFor(user string) (n int) {
+	for _, r := range q.open[:q.inFlight] {
+		if r.User == user {
+			n++
+		}
+	}
+	return n
+}
+
+// remove forgets a request in flight. It returns false for other requests, which it ignores.
+func (q *spawnQueue) remove(r *contract.SpawnRequest) bool {
+	i := slices.Index(q.open[:q.inFlight], r)
+	if i >= 0 {
 		q.open = slices.Delete(q.open, i, i+1)
 		q.inFlight--
 	}
+	return i >= 0
 }
-
-// size returns the number of requests.
-func (q *spawnQueue) size() int { return len(q.open) }
 
 // of returns the number of requests of a session.
 func (q *spawnQueue) of(id dispatcherd.SessionID) (n int) {

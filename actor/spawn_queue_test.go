@@ -14,13 +14,21 @@ import (
 // naiveSpawns contains two lists, which are searched from the beginning.
 type naiveSpawns struct{ waiting, sent []*contract.SpawnRequest }
 
+// next sends the first request whose user leaves a statement to others.
 func (n *naiveSpawns) next(limit int) *contract.SpawnRequest {
-	if len(n.waiting) == 0 || len(n.sent) >= limit {
-		return nil
+	for i, r := range n.waiting {
+		mine := 0
+		for _, sent := range n.sent {
+			if sent.User == r.User {
+				mine++
+			}
+		}
+		if len(n.sent) < limit && (mine == 0 || mine <= limit-2) {
+			n.waiting, n.sent = slices.Delete(n.waiting, i, i+1), append(n.sent, r)
+			return r
+		}
 	}
-	r := n.waiting[0]
-	n.waiting, n.sent = n.waiting[1:], append(n.sent, r)
-	return r
+	return nil
 }
 
 func (n *naiveSpawns) of(id dispatcherd.SessionID) (count int) {
@@ -41,11 +49,12 @@ func TestSpawnQueueAgreesWithTheNaiveReference(t *testing.T) {
 			"add": func(t *rapid.T) {
 				number++
 				r := &contract.SpawnRequest{Session: dispatcherd.SessionID(rapid.IntRange(1, 3).Draw(t, "session")), Number: number}
+				r.User = []string{"a", "a", "b"}[r.Session-1]
 				q.add(r)
 				want.waiting = append(want.waiting, r)
 			},
 			"next": func(t *rapid.T) {
-				limit := rapid.IntRange(0, 3).Draw(t, "limit")
+				limit := rapid.IntRange(0, 4).Draw(t, "limit")
 				require.Same(t, want.next(limit), q.next(limit))
 			},
 			"remove": func(t *rapid.T) {
@@ -53,17 +62,17 @@ func TestSpawnQueueAgreesWithTheNaiveReference(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(want.sent)-1).Draw(t, "index")
-				q.remove(want.sent[i])
+				require.True(t, q.remove(want.sent[i]))
 				want.sent = slices.Delete(want.sent, i, i+1)
 			},
 			"remove a request that is not in flight": func(*rapid.T) {
-				q.remove(&contract.SpawnRequest{})
+				require.False(t, q.remove(&contract.SpawnRequest{}))
 				if len(want.waiting) > 0 {
-					q.remove(want.waiting[0])
+					require.False(t, q.remove(want.waiting[0]))
 				}
 			},
 			"": func(t *rapid.T) {
-				require.Equal(t, len(want.waiting)+len(want.sent), q.size())
+				require.Len(t, q.open, len(want.waiting)+len(want.sent))
 				for id := range dispatcherd.SessionID(4) {
 					require.Equal(t, want.of(id), q.of(id))
 				}

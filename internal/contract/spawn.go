@@ -5,6 +5,7 @@ import "github.com/dispatcherd/dispatcherd"
 // SpawnRequest asks to insert children of a running job. It is never sent again.
 type SpawnRequest struct {
 	Session  dispatcherd.SessionID // that runs the job
+	User     string                // of the session; the Core sets it
 	Parent   dispatcherd.JobID
 	Attempt  dispatcherd.Attempt
 	Number   int64  // chosen by the worker, for the answer
