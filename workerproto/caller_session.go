@@ -2,6 +2,7 @@ package workerproto
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -49,6 +50,19 @@ func (s *CallerSession) MaxFrame() int { return s.limits.MaxFrame }
 // Send returns false if the frame will not be delivered: the session has ended, or
 // this call ends it with SlowReader because the outbox is full.
 func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
+
+// Offer is like Send. But if the user may not have so many bytes of frames that are not read, the session continues and Offer
+// returns why.
+func (s *CallerSession) Offer(f DispatcherFrame) error {
+	switch err := s.out.put(f); {
+	case err == nil, errors.Is(err, net.ErrClosed):
+	case errors.Is(err, errFull):
+		s.send(f) // ends the session
+	default:
+		return err
+	}
+	return nil
+}
 
 // hello implements rules.
 func (s *CallerSession) hello(f CallerFrame) error {

@@ -131,7 +131,7 @@ func (c *client) take(line []byte) *Error {
 	}
 	switch f := f.(type) {
 	case *Ping:
-		c.out.put(pong)
+		_ = c.out.put(pong)
 		return nil
 	case *Pong, *Welcome:
 		return nil

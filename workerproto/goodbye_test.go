@@ -56,7 +56,7 @@ func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 	near, far := net.Pipe()
 	o := newOutbox(far, 10, time.Minute, func(int, int) {})
 	for range 3 {
-		require.Equal(t, putOK, o.put(&Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "pdf"}))
+		require.NoError(t, o.put(&Job{Execution: Execution{Job: 1, Attempt: 1, Session: "s"}, Type: "pdf"}))
 	}
 	o.clear()
 	o.close(Complain(HeartbeatTimeout, "nothing heard"))
@@ -73,7 +73,7 @@ func TestClearedOutboxWritesOnlyTheLastFrame(t *testing.T) {
 func TestClearedOutboxKeepsTheErrorWithWhichItWasClosed(t *testing.T) {
 	near, far := net.Pipe()
 	o := newOutbox(far, 10, time.Minute, func(int, int) {})
-	require.Equal(t, putOK, o.put(&Welcome{Version: 1, Session: "s"}))
+	require.NoError(t, o.put(&Welcome{Version: 1, Session: "s"}))
 	o.close(Complain(ShuttingDown, "the dispatcher stops"))
 	o.clear()
 	go func() {
@@ -90,7 +90,7 @@ func TestWriterOfAClearedOutboxWaitsForTheLastFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		o := newOutbox(far, 10, time.Minute, func(int, int) {})
-		require.Equal(t, putOK, o.put(ping))
+		require.NoError(t, o.put(ping))
 		o.clear()
 		go func() {
 			_ = o.write() // the pipe is read to its end below

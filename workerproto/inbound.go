@@ -1,5 +1,7 @@
 package workerproto
 
+import "github.com/dispatcherd/dispatcherd/internal/quota"
+
 // session is what the sessions of workers and of callers have in common: it decodes lines, answers pings, and collects
 // frames for the handler. With closed, a session implements protocol.
 type session[F frame] struct {
@@ -23,7 +25,9 @@ type rules[F frame] interface {
 
 // handshake implements protocol.
 func (s *session[F]) handshake(line []byte) error {
-	f, fault := s.decoder.Decode(line)
+	var f F
+	var fault *Error
+	quota.Parse(s.user, len(line), func() { f, fault = s.decoder.Decode(line) })
 	if fault != nil {
 		return fault
 	}

@@ -32,6 +32,10 @@ type Limits struct {
 	// every type of every announced slot, from many goroutines at once. If Permit is
 	// nil, everything is permitted.
 	Permit func(peer Peer, typ string) (objection string)
+	// Hold counts n more bytes of frames that a user has not read, or fewer if n is negative. The first bytes of each
+	// connection do not count. If the user may not have so many, Hold changes nothing and returns an error. If Hold is
+	// nil, bytes are not counted. It is called from many goroutines at once.
+	Hold func(user string, n int) error
 }
 
 // WithDefaults returns the limits with every zero field set.

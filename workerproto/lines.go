@@ -23,6 +23,9 @@ type lines struct {
 	start   int // index of the first byte that next has not returned
 	scanned int // buf[start:scanned] contains no newline
 	end     int // index after the last byte that was read
+
+	large func() (leave func()) // waits for a place for a buffer of more than batchBuffer; nil = no place is needed
+	leave func()                // gives the place back; nil = there is none
 }
 
 // next returns the next complete line without its newline. ok is false if no complete
@@ -114,6 +117,7 @@ func (l *lines) makeRoom() {
 	if left == size { // impossible: next would have returned FrameTooLong
 		panic("workerproto: no room for a frame within the limit")
 	}
+	l.place(size)
 	target := l.buf
 	if size != len(l.buf) {
 		target = make([]byte, size)
@@ -129,7 +133,24 @@ func (l *lines) makeRoom() {
 // shrink frees a large buffer while the connection is idle.
 func (l *lines) shrink() {
 	if l.start == l.end && len(l.buf) > smallBuffer {
-		l.buf = nil
-		l.start, l.scanned, l.end = 0, 0, 0
+		l.free()
+	}
+}
+
+// free frees the buffer.
+func (l *lines) free() {
+	l.buf = nil
+	l.start, l.scanned, l.end = 0, 0, 0
+	l.place(0)
+}
+
+// place takes a place for a buffer of a size if it needs one, and otherwise gives the place back.
+func (l *lines) place(size int) {
+	switch needed := size > batchBuffer; {
+	case needed && l.leave == nil && l.large != nil:
+		l.leave = l.large()
+	case !needed && l.leave != nil:
+		l.leave()
+		l.leave = nil
 	}
 }

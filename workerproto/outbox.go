@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -14,24 +15,18 @@ type outbox struct {
 	timeout time.Duration // for one write
 	session string        // of frames about a job that name none
 	wrote   func(frames, bytes int)
+	hold    func(n int) error // counts the bytes of queued frames, see Limits.Hold; nil = they are not counted
 
 	mu       sync.Mutex
 	ready    sync.Cond // wakes the writer when notified or closed is set
 	room     sync.Cond // wakes blocked senders when frames were taken or closed is set
 	queue    []frame
+	bytes    int // of the frames that are not written yet, if they are counted
+	taken    int // of them, bytes of the latest batch
 	limit    int
 	notified bool // the writer must write the queued frames
 	closed   bool
 }
-
-// putResult is the outcome of a put.
-type putResult uint8
-
-const (
-	putOK     putResult = iota
-	putFull             // the number of queued frames has reached the limit
-	putClosed           // the outbox is closed
-)
 
 func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frames, bytes int)) *outbox {
 	o := &outbox{conn: conn, limit: limit, timeout: timeout, wrote: wrote}
@@ -39,19 +34,55 @@ func newOutbox(conn net.Conn, limit int, timeout time.Duration, wrote func(frame
 	return o
 }
 
-// put queues f and never blocks.
-func (o *outbox) put(f frame) putResult {
+// errFull says that too many frames are queued.
+var errFull = errors.New("too many frames wait to be read")
+
+// put queues f and never blocks. It returns net.ErrClosed if the outbox is closed, errFull if it is full, or the error of hold.
+func (o *outbox) put(f frame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.closed:
-		return putClosed
+		return net.ErrClosed
 	case len(o.queue) >= o.limit:
-		return putFull
+		return errFull
+	case o.hold != nil:
+		if err := o.count(weight(f)); err != nil {
+			return err
+		}
 	}
 	o.queue = append(o.queue, f)
 	o.notify()
-	return putOK
+	return nil
+}
+
+// freeQueue is the number of bytes in an outbox that do not count, because the limit of connections bounds them.
+const freeQueue = 4 << 10
+
+// count counts n more bytes of queued frames, or fewer. If they are too many, it changes nothing and returns an error.
+func (o *outbox) count(n int) error {
+	n = max(n, -o.bytes) // the batch may have been dropped since it was taken
+	if more := max(0, o.bytes+n-freeQueue) - max(0, o.bytes-freeQueue); more != 0 {
+		if err := o.hold(more); err != nil {
+			return err
+		}
+	}
+	o.bytes += n
+	return nil
+}
+
+// weight returns about how many bytes of memory a frame to a caller takes.
+func weight(f frame) int {
+	size := 256
+	switch f := f.(type) {
+	case *Answer:
+		size += len(f.Result) + len(f.Message)
+	case *RequestProgress:
+		size += len(f.Data)
+	case *RequestPartial:
+		size += len(f.Data)
+	}
+	return size
 }
 
 // add queues f unless the outbox is closed, also if it is full. The writer sends f after a flush or a put.
@@ -132,6 +163,7 @@ func (o *outbox) clear() {
 		}
 	}
 	o.queue, o.notified = kept, false
+	_ = o.count(-o.bytes)
 }
 
 // discard drops the queued frames and makes the writer end.
@@ -139,6 +171,7 @@ func (o *outbox) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue = nil
+	_ = o.count(-o.bytes)
 	o.shut()
 }
 
@@ -153,13 +186,14 @@ func (o *outbox) shut() {
 func (o *outbox) take(reuse []frame) (batch []frame, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	_ = o.count(-o.taken) // that batch was written; fewer are never too many
 	for !o.notified && !o.closed {
 		if cap(reuse) > smallQueue {
 			reuse = nil // an idle outbox keeps no large slice
 		}
 		o.ready.Wait()
 	}
-	batch, o.queue, o.notified = o.queue, reuse, false
+	batch, o.queue, o.notified, o.taken = o.queue, reuse, false, o.bytes
 	o.room.Broadcast()
 	return batch, len(batch) > 0
 }

@@ -94,14 +94,14 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 // admit starts a session, or rejects the connection in one write.
 func (srv *server) admit(conn net.Conn) {
 	c := newServerConn(conn, srv.limits, srv.obs)
-	user, objection := c.peer.User(), ""
+	objection := ""
 	srv.mu.Lock()
-	if !srv.users.Fits(user, 1) {
-		objection = srv.users.Objection(user, 1, "connections")
+	if !srv.users.Fits(c.user, 1) {
+		objection = srv.users.Objection(c.user, 1, "connections")
 	}
 	stopping := srv.stopping
 	if objection == "" && !stopping {
-		srv.users.Add(user, 1)
+		srv.users.Add(c.user, 1)
 		srv.open[c] = struct{}{}
 		srv.running.Add(1)
 	}
@@ -146,12 +146,13 @@ func (srv *server) run(c *serverConn) {
 	if opened {
 		cause = c.converse(p)
 	}
+	c.in.free()
 	c.finish(cause)
 	<-written
 	_ = c.conn.Close() // a lingering connection is still open
 	srv.mu.Lock()
 	delete(srv.open, c)
-	srv.users.Add(c.peer.User(), -1)
+	srv.users.Add(c.user, -1)
 	n := len(srv.open)
 	srv.mu.Unlock()
 	if opened {
@@ -175,7 +176,9 @@ func (c *serverConn) converse(p protocol) (cause error) {
 	defer recovered(&cause)
 	for {
 		from := c.in.start
-		frames, fault := c.in.each(p.take)
+		var frames int
+		var fault *Error
+		quota.Parse(c.user, c.in.end-from, func() { frames, fault = c.in.each(p.take) })
 		if frames > 0 {
 			c.obs.Received(frames, c.in.start-from)
 		}

@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -10,7 +11,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
+
+// LargeFrames are the places for the frames of more than 64 KiB that the dispatcher is reading. A user without a free place
+// waits, so its peers cannot make the dispatcher keep a large buffer for each of their connections.
+var LargeFrames = quota.NewPlaces(64)
 
 // serverConn is the dispatcher's end of a connection. It reads lines and sends frames,
 // but does not decode lines. Session and CallerSession embed it.
@@ -18,6 +25,7 @@ type serverConn struct {
 	transport
 	nonce  string
 	peer   Peer
+	user   string // of the peer
 	limits Limits
 	obs    Observer
 
@@ -27,9 +35,15 @@ type serverConn struct {
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 	c := &serverConn{nonce: newNonce(), peer: PeerOf(conn), limits: limits, obs: obs}
-	c.conn = conn
-	c.in = lines{conn: conn, max: limits.MaxFrame}
+	c.conn, c.user = conn, c.peer.User()
+	c.in = lines{conn: conn, max: limits.MaxFrame, large: func() func() {
+		leave, _ := LargeFrames.Enter(context.Background(), c.user) // without a deadline it does not fail
+		return leave
+	}}
 	c.out = newOutbox(conn, limits.Outbox, limits.WriteTimeout, obs.Sent)
+	if limits.Hold != nil {
+		c.out.hold = func(n int) error { return limits.Hold(c.user, n) }
+	}
 	c.out.session = c.nonce
 	c.heartbeat, c.timeout = limits.HeartbeatInterval, limits.HeartbeatTimeout
 	return c
@@ -64,15 +78,13 @@ func (c *serverConn) firstLine() ([]byte, error) {
 // send queues a frame and never blocks. It returns false if the session has ended. It
 // also returns false if the outbox is full; then it ends the session.
 func (c *serverConn) send(f frame) bool {
-	switch c.out.put(f) {
-	case putOK:
-		return true
-	case putFull:
+	err := c.out.put(f)
+	if err != nil && !errors.Is(err, net.ErrClosed) {
 		// No error frame is sent, because the peer would not read it either.
-		c.abort(Complain(SlowReader, "too many frames wait to be read"))
+		c.abort(Complain(SlowReader, "%v", err))
 		c.obs.Complained(SlowReader)
 	}
-	return false
+	return err == nil
 }
 
 // Close ends the session. The writer writes the queued frames, then err if it is not

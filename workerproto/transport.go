@@ -49,6 +49,6 @@ func (t *transport) read() error {
 		}
 		pinged = now
 		t.in.shrink()
-		t.out.put(ping) // a full outbox needs no ping: the peer gets other frames, or a write times out
+		_ = t.out.put(ping) // a full outbox needs no ping: the peer gets other frames, or a write times out
 	}
 }

@@ -71,6 +71,8 @@ func readable(value string) string {
 		return "1 GiB"
 	case "67108864":
 		return "64 MiB"
+	case "134217728":
+		return "128 MiB"
 	case "16384":
 		return "16 KiB"
 	}

@@ -36,7 +36,7 @@ const (
 	// RowPoll is the time between two reads of the rows that callers wait for.
 	RowPoll = 100 * time.Millisecond
 
-	defaultAPIConnections = 4
+	defaultAPIConnections = 6
 )
 
 // DefaultAPIConfig has no TCP address and the bounds that docs/reference/api.md lists.
@@ -74,6 +74,7 @@ type apiServer struct {
 	rows      *backend.Rows
 	pending   *backend.Pending
 	pool      *pgxpool.Pool // connections for callers
+	calls     *backend.Pool // pool, shared by users
 	listeners []apiListener
 	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
 }
@@ -152,9 +153,10 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
+	a.calls = backend.NewPool(a.pool)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,
-		Pool:           a.pool,
+		Pool:           a.calls,
 		Requests:       a.requests,
 		Rows:           a.rows,
 		Pending:        a.pending,
@@ -169,7 +171,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,
-		Uploads:        d.cfg.API.Connections - 1,
+		Uploads:        d.cfg.API.Connections - 2,
 		MaxPayload:     d.cfg.API.MaxPayload,
 	})
 	a.handler = httpapi.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))

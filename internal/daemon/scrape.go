@@ -12,6 +12,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // scrape is a collector whose function emits all metrics at each scrape.
@@ -134,7 +136,10 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	}, "what")
 	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", map[string]int{
 		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types,
-		"requests_waiting": gauges.Largest.Requests,
+		"requests_waiting": gauges.Largest.Requests, "spawns": gauges.Largest.Spawns, "job_log_bytes": gauges.Largest.Logs,
+		"resume_offers": gauges.Largest.Offers,
+		"processors":    quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(),
+		"database_calls": d.api.calls.Calls.Largest(), "uploads": d.api.backend.LargestUploader(),
 	}, "what")
 }
 

@@ -140,5 +140,7 @@ type Type struct {
 var (
 	ErrNotFound = rest.NotFound.Refuses(
 		"no such job: it was never inserted, or it was removed (--keep-done and --keep-failed of serve)")
-	ErrTooManyUploads = rest.QueueFull.Of("the limit of concurrent streams of jobs is reached").Retryable()
+	ErrTooManyCalls = rest.Unavailable.Of("this user uses all connections to Postgres that it may use at the same time: " +
+		"make fewer calls at once; if they wait for locks, 'dispatcherd job why' names the session that holds one").Retryable()
+	ErrTooManyUploads = rest.QueueFull.Of("too many streams of jobs of this user, or of all users, are being inserted").Retryable()
 )

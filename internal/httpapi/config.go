@@ -30,7 +30,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Limits: ondemand.Limits{
-			DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MaxBodies: 64 << 20,
+			DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MaxBodies: 128 << 20,
 			SharedRequests: 10_000, Keys: 20_000, KeepAnswers: 10 * time.Minute, KeepBytes: 64 << 20, EventsPerRequest: 256,
 		},
 		MaxPayload: 1_000_000, MaxUpload: 1 << 30, MaxConnections: 10_000, MaxHeader: 16 << 10,
@@ -39,8 +39,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// BodiesLimit returns how many bytes the bodies of all callers may have together. The first
-// bytes of each body do not count, because the limit of connections bounds them. The limit
+// BodiesLimit returns how many bytes the bodies of all callers may have together, and the responses and frames that callers have not
+// read yet. The first bytes of each do not count, because the limit of connections bounds them. The limit
 // is never smaller than what the only user needs for the largest permitted body.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(quota.For(c.MaxPayload))) }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -32,7 +33,7 @@ func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
 	limits := workerproto.Limits{
 		Dispatcher: h.cfg.Dispatcher,
 		MaxFrame:   max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
-		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024,
+		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024, Hold: h.requests.Hold,
 		HelloTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
 	}
 	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
@@ -88,12 +89,13 @@ type frameSession struct {
 type frameRequest struct {
 	ondemand.AnswerOnly
 
-	s     *frameSession
-	id    int64
-	began time.Time
-	body  *ondemand.Body
-	job   dispatcherd.JobID       // of a direct request; used only by the reader of the session
-	stop  context.CancelCauseFunc // of a followed request; the cause is errCancelled, or nil after a disconnect
+	s      *frameSession
+	id     int64
+	began  time.Time
+	body   *ondemand.Body
+	job    dispatcherd.JobID       // of a direct request; used only by the reader of the session
+	missed int                     // events of a followed request that the caller does not know to be missing
+	stop   context.CancelCauseFunc // of a followed request; the cause is errCancelled, or nil after a disconnect
 }
 
 // errCancelled says that the caller cancelled a request.
@@ -150,7 +152,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		r.job, err = h.requests.Submit(context.Background(), &o, r)
 		return err
 	}
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithCancelCause(quota.WithUser(context.Background(), o.User))
 	r.stop = stop
 	r.s.following.Go(func() {
 		defer stop(nil)
@@ -212,9 +214,12 @@ func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
 
 // fail ends the request with a problem.
 func (r *frameRequest) fail(p *rest.Problem) {
-	r.end(&workerproto.Answer{
-		ID: r.id, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: time.Duration(p.RetryAfterMS) * time.Millisecond,
-	}, p.Status)
+	r.end(answerOf(r.id, p), p.Status)
+}
+
+// answerOf returns the answer to a request that ends with a problem.
+func answerOf(request int64, p *rest.Problem) *workerproto.Answer {
+	return &workerproto.Answer{ID: request, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: p.RetryAfter()}
 }
 
 // end sends the one answer of the request. Later calls change nothing.
@@ -228,7 +233,12 @@ func (r *frameRequest) end(f *workerproto.Answer, status int) {
 	if !open {
 		return
 	}
-	r.s.session.Send(f)
+	r.body.Drop()
+	if err := r.s.session.Offer(f); err != nil {
+		p := problemOf(err)
+		f, status = answerOf(r.id, p.About(f.Job)), p.Status
+		r.s.session.Send(f)
+	}
 	r.finished(status)
 }
 
@@ -273,6 +283,7 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 		var v ondemand.View
 		var a *ondemand.Answer
 		if v, a, err = f.Follow(ctx, f.Look(0), nil, pass); err == nil {
+			r.tellMissed()
 			r.answer(v.Job, a)
 		}
 	}
@@ -285,23 +296,37 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 	}
 }
 
-// sendEvents sends the events of a view.
+// sendEvents sends the events of a view. An event that exceeds the share of the user is left out.
 func (r *frameRequest) sendEvents(v *ondemand.View) {
 	if v.Missed > 0 {
 		r.s.h.obs.Refused(BoundEvents)
-		r.s.session.Send(&workerproto.Gap{ID: r.id, Missed: v.Missed})
+		r.missed += v.Missed
 	}
 	for i := range v.Events {
+		var f workerproto.DispatcherFrame
 		switch e := &v.Events[i]; e.Name {
 		case "progress":
-			r.s.session.Send(&workerproto.RequestProgress{ID: r.id, Data: e.Data})
+			f = &workerproto.RequestProgress{ID: r.id, Data: e.Data}
 		case "partial":
-			r.s.session.Send(&workerproto.RequestPartial{ID: r.id, Data: e.Data})
+			f = &workerproto.RequestPartial{ID: r.id, Data: e.Data}
 		case "queued":
-			r.s.session.Send(&workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting})
+			f = &workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting}
 		case "started":
-			r.s.session.Send(&workerproto.Started{ID: r.id, Slot: e.Slot, Worker: e.Worker})
+			f = &workerproto.Started{ID: r.id, Slot: e.Slot, Worker: e.Worker}
+		default:
+			continue
 		}
+		r.tellMissed()
+		if r.missed > 0 || r.s.session.Offer(f) != nil {
+			r.missed++
+		}
+	}
+}
+
+// tellMissed tells the caller how many events are missing, or leaves it to the next event.
+func (r *frameRequest) tellMissed() {
+	if r.missed > 0 && r.s.session.Offer(&workerproto.Gap{ID: r.id, Missed: r.missed}) == nil {
+		r.missed = 0
 	}
 }
 

@@ -44,6 +44,7 @@ var (
 	BoundUser           = bound("user")            // the user of a caller may not use the type
 	BoundUploads        = bound("uploads")         // too many streams of jobs were being inserted
 	BoundBodyTime       = bound("body-timeout")    // a body did not arrive in time
+	BoundDatabase       = bound("database")        // a user had too many calls at Postgres
 )
 
 // Bounds lists all bounds.
@@ -134,7 +135,7 @@ func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
 	bodyless := rt.Output != nil && rt.Bodies == nil && rt.Method != http.MethodGet
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		rec := recorder{ResponseWriter: w, status: http.StatusOK}
+		rec := recorder{ResponseWriter: w, h: h, user: userOf(r), status: http.StatusOK}
 		defer h.surviveOn(name, began)
 		err := query.check(&rec, r)
 		if err == nil && bodyless && r.ContentLength != 0 { // parameters in a body must not be ignored
@@ -147,6 +148,9 @@ func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
 		if err != nil && !rec.wrote {
 			h.problemOn(name, err).Send(&rec)
 		}
+		if rec.wrote {
+			rec.begin()
+		}
 		h.obs.Responded(name, rec.status, time.Since(began))
 	}
 }
@@ -155,6 +159,9 @@ func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
 // internal errors to the observer.
 func (h *Handler) problemOn(route string, err error) *rest.Problem {
 	p := problemOf(err)
+	if errors.Is(err, ErrTooManyCalls) {
+		h.obs.Refused(BoundDatabase)
+	}
 	switch p.Status {
 	case http.StatusRequestEntityTooLarge:
 		h.obs.Refused(BoundPayload)
@@ -164,24 +171,48 @@ func (h *Handler) problemOn(route string, err error) *rest.Problem {
 	return p
 }
 
-// recorder remembers the status of a response.
+// recorder remembers the status of a response. It counts the bytes that are being written towards MaxBodies. If they exceed
+// the share of the user, the response is a problem, or breaks off if it has begun. So the status is sent with the first bytes.
 type recorder struct {
 	http.ResponseWriter
 
+	h      *Handler
+	user   string
 	status int
 	wrote  bool
+	begun  bool // the status was sent
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(status int) {
-	r.status, r.wrote = status, true
-	r.ResponseWriter.WriteHeader(status)
+func (r *recorder) WriteHeader(status int) { r.status, r.wrote = status, true }
+
+// begin sends the status.
+func (r *recorder) begin() {
+	if r.wrote = true; !r.begun {
+		r.begun = true
+		r.ResponseWriter.WriteHeader(r.status)
+	}
 }
 
 // Write implements http.ResponseWriter.
 func (r *recorder) Write(b []byte) (int, error) {
-	r.wrote = true
+	held := r.h.requests.NewBody(r.user)
+	defer held.Drop()
+	if err := held.Add(int64(len(b))); err != nil {
+		if !r.begun {
+			clear(r.Header())
+			problemOf(err).Send(r) // is so small that it does not count
+		}
+		return 0, err
+	}
+	r.begin()
 	return r.ResponseWriter.Write(b)
+}
+
+// FlushError is what [http.ResponseController.Flush] calls.
+func (r *recorder) FlushError() error {
+	r.begin()
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // Unwrap lets http.ResponseController reach the connection.

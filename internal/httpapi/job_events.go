@@ -79,7 +79,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 		h.newSSE(w)
 		return nil
 	}
-	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents(userOf(r))}
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()

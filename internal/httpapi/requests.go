@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // postRequest runs an on-demand request.
@@ -24,7 +25,8 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer body.Drop()
-	o, err := h.parseRequest(text)
+	var o ondemand.Request
+	quota.Parse(userOf(r), len(text), func() { o, err = h.parseRequest(text) })
 	if err == nil {
 		err = h.callerOf(r).Permit(o.Type)
 	}
@@ -38,7 +40,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	o.User = userOf(r)
 	o.Events, o.Later = stream, prefersAsync(r)
 	if !stream && !o.Shared() {
-		return h.answerDirect(w, r, &o)
+		return h.answerDirect(w, r, &o, body)
 	}
 	f, err := h.requests.Begin(r.Context(), &o, body)
 	if err != nil {
@@ -61,7 +63,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 
 // answerDirect submits a request and waits for its answer. The core ends the request at its
 // deadline.
-func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Request) error {
+func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondemand.Request, body *ondemand.Body) error {
 	c := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	id, err := h.requests.Submit(r.Context(), o, c)
 	if err != nil {
@@ -69,6 +71,7 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 	}
 	select {
 	case a := <-c.C:
+		body.Drop()
 		h.extendWrite(w)
 		return writeAnswer(w, id, &a)
 	case <-r.Context().Done():
@@ -254,7 +257,9 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	f, durable, err := h.parseFanOut(text)
+	var f ondemand.FanOut
+	var durable bool
+	quota.Parse(userOf(r), len(text), func() { f, durable, err = h.parseFanOut(text) })
 	if err == nil {
 		err = h.callerOf(r).Permit(f.Type)
 	}
@@ -266,12 +271,15 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 		return h.fanOutBatch(w, r, &f)
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the requests bounds the wait
-	chunks, err := h.requests.FanOut(r.Context(), &f)
+	held := h.requests.NewBody(f.User)
+	defer held.Drop()
+	chunks, err := h.requests.FanOut(r.Context(), &f, held)
 	h.extendWrite(w)
 	if err != nil {
 		return err
 	}
 	results, status := chunkResults(chunks)
+	held.Drop() // the response counts instead
 	rest.Send(w, status, results)
 	return nil
 }

@@ -10,6 +10,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/quota"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Serve answers on a listener until ctx is done. Then it waits up to shutdownGrace for
@@ -39,7 +42,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 			if own, ok := c.(*callerConn); ok {
 				c = own.Conn
 			}
-			return context.WithValue(ctx, connKey{}, c)
+			return quota.WithUser(context.WithValue(ctx, connKey{}, c), workerproto.PeerOf(c).User())
 		},
 	}
 	ended := make(chan struct{})

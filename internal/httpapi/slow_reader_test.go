@@ -63,8 +63,8 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 	const budget = 1 << 20
 	h, _, _ := testHandler(t, func(c *Config) { c.KeepBytes, c.EventsPerRequest = budget, 1<<20 })
 	held := func() int64 { return h.Gauges().Bytes }
-	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
-	other := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents("")}
+	other := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents("")}
 	big := make([]byte, 10<<10)
 	for range 1000 {
 		watch.Reported(ondemand.Event{Name: "progress", Data: big})
@@ -97,7 +97,7 @@ func TestWatchIsBoundedInBytes(t *testing.T) {
 // A follower of a row that does not read gets the latest reports, after a gap.
 func TestWatchDropsTheOldestReports(t *testing.T) {
 	h, _, _ := testHandler(t, func(c *Config) { c.EventsPerRequest = 3 })
-	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents()}
+	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents("")}
 	for n := range 5 {
 		watch.Reported(ondemand.Event{Name: "progress", Attempt: 1, Data: fmt.Append(nil, n)})
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/workerproto"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // Tokens are the valid bearer tokens: the name of each by its SHA-256. The time of a look-up says nothing about a token, because
@@ -45,23 +44,20 @@ func ReadTokens(r io.Reader) (Tokens, error) {
 	return t, lines.Err()
 }
 
-type scopeKey struct{}
-
 // userOf returns the user of a request: the name of its token, or the user on the Unix socket.
 // A user on the Unix socket contains a space, so it is not the name of a token.
-func userOf(r *http.Request) string {
-	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
-		return name
-	}
-	return workerproto.PeerOf(ConnOf(r)).User()
-}
+func userOf(r *http.Request) string { return quota.UserOf(r.Context()) }
 
 // callerName names the caller of a request for the table: the user, or the name of the token.
 func callerName(r *http.Request) string {
-	if name, ok := r.Context().Value(scopeKey{}).(string); ok {
-		return "api: token=" + name
+	user := userOf(r)
+	switch kind, id, onSocket := strings.Cut(user, " "); {
+	case onSocket:
+		return "api: " + kind + "=" + id // uid=1001
+	case user == "":
+		return "api"
 	}
-	return strings.TrimSuffix("api: "+strings.ReplaceAll(userOf(r), " ", "="), ": ") // uid=1001
+	return "api: token=" + user
 }
 
 // Guarded admits requests with one of the tokens that current returns. It calls current
@@ -81,6 +77,6 @@ func (h *Handler) Guarded(current func() Tokens) http.Handler {
 			refuse(w, r)
 			return
 		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), scopeKey{}, name)))
+		h.ServeHTTP(w, r.WithContext(quota.WithUser(r.Context(), name)))
 	}))
 }

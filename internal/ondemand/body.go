@@ -12,10 +12,17 @@ import (
 // cause the rejection of a small one.
 const FreeBody = 4 << 10
 
-// budget bounds the total size of the bodies of all callers.
+// budget bounds bytes that users share.
 type budget struct {
 	sync.Mutex
 	*quota.Quota
+}
+
+// held returns the bytes of all users.
+func (b *budget) held() int64 {
+	b.Lock()
+	defer b.Unlock()
+	return int64(b.Held())
 }
 
 // Body is the share of one request in the budget. Drop must be called when the body
@@ -35,6 +42,19 @@ func (b *Body) User() string { return b.user }
 // counted returns the number of bytes that count.
 func (b *Body) counted() int { return int(max(0, b.read-FreeBody)) }
 
+// Hold counts n more bytes of a user towards MaxBodies, or fewer if n is negative. If they exceed the share of the user, it
+// changes nothing and returns a problem.
+func (s *Service) Hold(user string, n int) error {
+	s.bodies.Lock()
+	defer s.bodies.Unlock()
+	if !s.bodies.Fits(user, n) {
+		s.refused(BoundBodies)
+		return rest.QueueFull.Of(s.bodies.Objection(user, n, "bytes of bodies")).Retryable()
+	}
+	s.bodies.Add(user, n)
+	return nil
+}
+
 // Add counts n more bytes. If they exceed the user's share of the budget, it changes nothing and returns a problem.
 func (b *Body) Add(n int64) error {
 	before := b.counted()
@@ -42,24 +62,17 @@ func (b *Body) Add(n int64) error {
 	if b.counted() == before {
 		return nil
 	}
-	all := &b.s.bodies
-	all.Lock()
-	defer all.Unlock()
-	if !all.Fits(b.user, b.counted()-before) {
+	err := b.s.Hold(b.user, b.counted()-before)
+	if err != nil {
 		b.read -= n
-		b.s.refused(BoundBodies)
-		return rest.QueueFull.Of(all.Objection(b.user, int(n), "bytes of bodies")).Retryable()
 	}
-	all.Add(b.user, b.counted()-before)
-	return nil
+	return err
 }
 
 // Drop returns the complete share to the budget. Later calls have no effect.
 func (b *Body) Drop() {
 	if n := b.counted(); n > 0 {
-		b.s.bodies.Lock()
-		defer b.s.bodies.Unlock()
-		b.s.bodies.Add(b.user, -n)
+		_ = b.s.Hold(b.user, -n) // fewer are never too many
 	}
 	b.read = 0
 }

@@ -21,21 +21,22 @@ type Event struct {
 // concurrent use.
 type Events struct {
 	s       *Service
+	user    string // whose share of Limits.KeepBytes it takes
 	list    []Event
 	dropped int   // number of events that were dropped before list[0]
 	bytes   int64 // counted towards Limits.KeepBytes
 }
 
-// NewEvents returns an empty list, which counts towards the bounds of the service.
-func (s *Service) NewEvents() Events { return Events{s: s} }
+// NewEvents returns an empty list of a user, which counts towards the bounds of the service.
+func (s *Service) NewEvents(user string) Events { return Events{s: s, user: user} }
 
 // Add adds an event.
 func (l *Events) Add(e Event) {
-	for len(l.list) > 0 && (len(l.list) >= l.s.limits.EventsPerRequest || l.s.full()) {
+	for len(l.list) > 0 && (len(l.list) >= l.s.limits.EventsPerRequest || l.s.full(l.user)) {
 		l.remove(1)
 		l.dropped++
 	}
-	if l.s.full() {
+	if l.s.full(l.user) {
 		l.dropped++ // there is no room even for this event alone
 		return
 	}
@@ -45,7 +46,9 @@ func (l *Events) Add(e Event) {
 
 func (l *Events) grow(by int64) {
 	l.bytes += by
-	l.s.bytes.Add(by)
+	l.s.held.Lock()
+	defer l.s.held.Unlock()
+	l.s.held.Add(l.user, int(by))
 }
 
 // remove removes the first n events.

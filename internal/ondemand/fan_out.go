@@ -93,34 +93,56 @@ func (s *Service) CheckFanOut(f *FanOut) error {
 	return nil
 }
 
+// numbered is a Caller that sends its answer and the number of its chunk to a channel, which has room for the answers of all chunks.
+type numbered struct {
+	AnswerOnly
+
+	chunk int
+	to    chan<- numberedAnswer
+}
+
+type numberedAnswer struct {
+	Answer
+
+	chunk int
+}
+
+// Answered implements Caller.
+func (c numbered) Answered(a Answer) { c.to <- numberedAnswer{a, c.chunk} }
+
 // FanOut distributes a checked fan-out and waits for all answers. It does not retry. If ctx
 // ends first, it cancels all requests and returns the problem CallerGone. If no worker
-// offers the type, it returns the problem NoSlot.
-func (s *Service) FanOut(ctx context.Context, f *FanOut) ([]Chunk, error) {
+// offers the type, it returns the problem NoSlot. The results count towards held. A result that exceeds the
+// share of the user is dropped, and its chunk has failed.
+func (s *Service) FanOut(ctx context.Context, f *FanOut, held *Body) ([]Chunk, error) {
 	places := places(s.backend.Offerings(f.Type), f.PerSlot)
 	if len(places) == 0 {
 		return nil, rest.NoSlot.Of(fmt.Sprintf("no worker of this dispatcher offers type %q", f.Type))
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
 	request := s.submittable(&f.Request)
-	ids, callers := make([]dispatcherd.JobID, len(chunks)), make([]AnswerTo, len(chunks))
+	ids, answers := make([]dispatcherd.JobID, len(chunks)), make(chan numberedAnswer, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]
 		c.Offering = places[i%len(places)]
 		request.Payload, request.Session = c.Payload, c.Session
-		callers[i].C = make(chan Answer, 1)
+		caller := numbered{chunk: i, to: answers}
 		var err error
-		if ids[i], err = s.backend.Submit(ctx, request, callers[i]); err != nil {
-			callers[i].C <- Answer{Kind: Failed, Reason: Explain(err).Detail}
+		if ids[i], err = s.backend.Submit(ctx, request, caller); err != nil {
+			caller.Answered(Answer{Kind: Failed, Reason: Explain(err).Detail})
 		}
 	}
-	for i := range chunks {
+	for range chunks {
 		select {
-		case chunks[i].Answer = <-callers[i].C:
+		case a := <-answers:
+			if err := held.Add(int64(len(a.Payload))); err != nil {
+				a.Answer = Answer{Kind: Busy, Reason: "the result was dropped: " + Explain(err).Detail}
+			}
+			chunks[a.chunk].Answer = a.Answer
 		case <-ctx.Done():
-			for k := i; k < len(chunks); k++ { // one that was answered meanwhile is not found
-				if ids[k] != 0 {
-					s.backend.Abandon(ids[k], callers[k])
+			for i := range chunks {
+				if chunks[i].Answer.Kind == 0 && ids[i] != 0 { // one that was answered meanwhile is not found
+					s.backend.Abandon(ids[i], numbered{chunk: i, to: answers})
 				}
 			}
 			return nil, rest.CallerGone.Of("")

@@ -68,7 +68,7 @@ func distribute(t *testing.T, w *workers, f *FanOut) ([]Chunk, error) {
 	t.Cleanup(s.Close)
 	f.Type = "pdf"
 	require.NoError(t, s.CheckFanOut(f))
-	return s.FanOut(t.Context(), f)
+	return s.FanOut(t.Context(), f, s.NewBody(""))
 }
 
 func items(n int) (list []json.RawMessage) {
@@ -139,7 +139,7 @@ func TestAllChunksAreCancelledWhenTheCallerDisconnects(t *testing.T) {
 	w := &workers{offerings: []Offering{{Session: 1, Slots: 1}, {Session: 5, Slots: 2}}, silent: 5, waiting: disconnect}
 	s := New(newLimits(), w, func(Bound) {})
 	t.Cleanup(s.Close)
-	_, err := s.FanOut(ctx, &FanOut{Request: Request{Type: "pdf"}, PerSlot: true, Items: items(3)})
+	_, err := s.FanOut(ctx, &FanOut{Request: Request{Type: "pdf"}, PerSlot: true, Items: items(3)}, s.NewBody(""))
 	require.ErrorContains(t, err, rest.CallerGone.Title)
 	require.Subset(t, w.abandoned, []dispatcherd.JobID{-2, -3}, "the first one may be answered before")
 }

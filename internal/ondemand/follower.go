@@ -101,7 +101,7 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 		}
 		f.shared.laters[f.user]++
 	}
-	f.shared.attachLocked(true)
+	f.shared.attachLocked(f.user, true)
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
 		f.Leave()
@@ -151,7 +151,7 @@ func (s *Service) submit(ctx context.Context, r *Shared, req Request, began time
 func (s *Service) Find(id string) *Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.purgeLocked(time.Now())
+	s.purgeLocked(time.Now(), "")
 	if r := s.byID[id]; r != nil {
 		return &Follower{s: s, shared: r, watches: true}
 	}

@@ -51,19 +51,21 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.purgeLocked(time.Now())
+	s.purgeLocked(time.Now(), o.User)
 	if s.closed {
 		return nil, false, rest.Stopping.Of("the dispatcher is about to stop").Retryable()
 	}
 	if o.Later && !s.laters.Fits(o.User, 1) {
 		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
 	}
+	if !s.callers.Fits(o.User, 1) {
+		return nil, false, s.refuseLocked(BoundRequests, s.callers, o.User, "callers of shared requests")
+	}
 	r := &Shared{
-		Events:   s.NewEvents(),
+		Events:   s.NewEvents(o.User),
 		coalesce: coalesce,
 		mark:     mark,
 		typ:      o.Type,
-		user:     o.User,
 		row:      o.Durable,
 		needs:    o.Keys,
 		callers:  1,
@@ -73,7 +75,7 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 		if old.mark != mark {
 			return nil, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 		}
-		old.attachLocked(o.Later)
+		old.attachLocked(o.User, o.Later)
 		return old, false, nil
 	}
 	if old := s.byCoalesce[coalesce]; coalesce != "" && old != nil {
@@ -81,7 +83,7 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 			return nil, false, err
 		}
 		s.name(old, key)
-		old.attachLocked(o.Later)
+		old.attachLocked(o.User, o.Later)
 		return old, false, nil
 	}
 	if !s.running.Fits(o.User, 1) || !s.makeRoomLocked() {
@@ -91,7 +93,7 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 		return nil, false, err
 	}
 	r.id, r.later, r.body = rand.Text(), o.Later, body.move()
-	s.followers++
+	s.callers.Add(o.User, 1)
 	s.byID[r.id] = r
 	s.running.Add(r.user, 1)
 	s.name(r, key)

@@ -31,7 +31,7 @@ func (s *Service) keepLocked(r *Shared) {
 		s.addKeptLocked(r)
 	}
 	s.stayLateLocked(r, late)
-	s.purgeLocked(time.Now())
+	s.purgeLocked(time.Now(), r.user)
 }
 
 // lateLocked records that the caller with a key was answered Late. If the request has
@@ -55,7 +55,7 @@ func (s *Service) stayLateLocked(r *Shared, keys []string) {
 	}
 	reason := lateReason(r.started, r.row)
 	n := &Shared{
-		Events: s.NewEvents(), id: rand.Text(), mark: r.mark, typ: r.typ, user: r.user, row: r.row, changed: make(chan struct{}),
+		Events: s.NewEvents(r.user), id: rand.Text(), mark: r.mark, typ: r.typ, row: r.row, changed: make(chan struct{}),
 		job: r.job, ready: true, started: r.started, answer: &Answer{Kind: Late, Reason: reason}, endedAt: time.Now(),
 	}
 	n.grow(int64(len(reason)))
@@ -79,10 +79,13 @@ func (s *Service) addKeptLocked(r *Shared) {
 // weight. With keyed it drops one that has keys. It returns false if there is none.
 func (s *Service) evictLocked(keyed bool) bool {
 	user, _ := s.keeps.Largest()
-	at := slices.IndexFunc(s.kept, func(r *Shared) bool { return r.user == user && (!keyed || len(r.keys) > 0) })
-	if at < 0 {
-		at = slices.IndexFunc(s.kept, func(r *Shared) bool { return !keyed || len(r.keys) > 0 })
-	}
+	able := func(r *Shared) bool { return !keyed || len(r.keys) > 0 }
+	return s.dropOldestLocked(func(r *Shared) bool { return r.user == user && able(r) }) || s.dropOldestLocked(able)
+}
+
+// dropOldestLocked drops the oldest kept answer for which f is true. It returns false if there is none.
+func (s *Service) dropOldestLocked(f func(*Shared) bool) bool {
+	at := slices.IndexFunc(s.kept, f)
 	if at >= 0 {
 		s.forgetLocked(s.kept[at])
 	}
@@ -123,16 +126,16 @@ func (s *Service) refuseLocked(b Bound, q *quota.Quota, user, what string) error
 	return rest.QueueFull.Of(q.Objection(user, 1, what)).Retryable()
 }
 
-// purgeLocked drops answers that were kept long enough. It drops further answers
-// while too many bytes are held.
-func (s *Service) purgeLocked(now time.Time) {
+// purgeLocked drops answers that were kept long enough. It drops further answers of a user
+// while the user holds too many bytes.
+func (s *Service) purgeLocked(now time.Time, user string) {
 	n := 0
 	for n < len(s.kept) && now.Sub(s.kept[n].endedAt) > s.limits.KeepAnswers {
 		s.dropLocked(s.kept[n])
 		n++
 	}
 	s.kept = slices.Delete(s.kept, 0, n)
-	for s.full() && s.evictLocked(false) {
+	for s.full(user) && s.dropOldestLocked(func(r *Shared) bool { return r.user == user }) {
 		continue
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -17,7 +16,7 @@ import (
 type Limits struct {
 	DefaultTimeout   time.Duration // timeout of a request that names none
 	MaxTimeout       time.Duration // longest timeout and capacity wait of a request
-	MaxBodies        int64         // bytes of the bodies of all requests and single jobs that are held
+	MaxBodies        int64         // bytes of the bodies of all requests and single jobs that are held, and of unread answers
 	SharedRequests   int           // shared requests in memory, current and kept
 	Keys             int           // idempotency keys of all shared requests
 	KeepAnswers      time.Duration // how long the answer of a shared request is kept
@@ -41,13 +40,13 @@ type Service struct {
 	backend Backend
 	refused func(Bound)
 	bodies  budget
-	bytes   atomic.Int64   // of all events and answers
+	held    budget         // bytes of all events and answers
 	later   sync.WaitGroup // goroutines of callers that fetch their answer later
 
 	// mu guards the fields below and those of all shared requests. Release mu before
 	// a call of the backend: its loop calls methods of Caller, which lock mu.
 	mu         sync.Mutex
-	followers  int                // callers of all shared requests
+	callers    *quota.Quota       // of all shared requests
 	running    *quota.Quota       // shared requests that have not ended
 	keys       *quota.Quota       // their idempotency keys
 	laters     *quota.Quota       // their callers that fetch the answer later
@@ -66,6 +65,8 @@ func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 		backend:    backend,
 		refused:    refused,
 		bodies:     budget{Quota: quota.New(int(limits.MaxBodies))},
+		held:       budget{Quota: quota.New(int(limits.KeepBytes))},
+		callers:    quota.New(4 * limits.SharedRequests),
 		running:    quota.New(limits.SharedRequests),
 		laters:     quota.New(2 * limits.SharedRequests),
 		keys:       quota.New(limits.Keys),
@@ -110,13 +111,15 @@ type Gauges struct {
 func (s *Service) Gauges() Gauges {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bodies.Lock()
-	defer s.bodies.Unlock()
 	return Gauges{
-		Requests: len(s.byID), Keys: len(s.byKey), Followers: s.followers,
-		Bytes: s.bytes.Load(), Bodies: int64(s.bodies.Held()),
+		Requests: len(s.byID), Keys: len(s.byKey), Followers: s.callers.Held(),
+		Bytes: s.held.held(), Bodies: s.bodies.held(),
 	}
 }
 
-// full reports whether events and answers take more than KeepBytes.
-func (s *Service) full() bool { return s.bytes.Load() > s.limits.KeepBytes }
+// full reports whether the events and answers of a user take more than its share of KeepBytes.
+func (s *Service) full(user string) bool {
+	s.held.Lock()
+	defer s.held.Unlock()
+	return s.held.Of(user) > s.held.Most(user)
+}

@@ -18,7 +18,6 @@ type Shared struct {
 	coalesce string   // its entry in Service.byCoalesce; "" = none
 	mark     [32]byte // fingerprint of the request
 	typ      string   // the type that it needs
-	user     string   // that began it
 	row      bool     // durable; if another dispatcher runs it, no events are received
 	needs    string   // the keys of the row whose permits it needs
 
@@ -139,10 +138,13 @@ func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	}
 }
 
+// User returns the user that began the request.
+func (r *Shared) User() string { return r.user }
+
 // attachLocked adds a caller. later says that a caller fetches the answer later.
-func (r *Shared) attachLocked(later bool) {
+func (r *Shared) attachLocked(user string, later bool) {
 	r.callers++
-	r.s.followers++
+	r.s.callers.Add(user, 1)
 	r.later = r.later || later
 }
 
@@ -159,7 +161,7 @@ func (r *Shared) leave(f *Follower) {
 		s.lateLocked(r, f.key)
 	}
 	r.callers--
-	s.followers--
+	s.callers.Add(f.user, -1)
 	r.someLate = r.someLate || f.late
 	if f.later {
 		if !r.ended() {

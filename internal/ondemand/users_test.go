@@ -88,3 +88,44 @@ func TestKeptAnswersOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
 		require.Equal(t, kept, s.byKey[key] != nil, "%q", key)
 	}
 }
+
+func TestCallersOfOneRequestDoNotExcludeOthers(t *testing.T) {
+	s, _ := newService(t) // four times as many callers as requests
+	require.Contains(t, flood(t, s, func(int) Request { return Request{Type: "pdf", User: "uid 1", CoalesceKey: "c"} }),
+		"too many callers of shared requests: uid 1 has 35, wants 1 more and may have 35")
+	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", CoalesceKey: "c"}))
+}
+
+func TestEventsOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
+	s, _ := newService(t) // 1 MiB
+	s.limits.EventsPerRequest = 1000
+	hostile, other := s.NewEvents("uid 1"), s.NewEvents("uid 2")
+	for range 100 {
+		hostile.Add(Event{Data: make([]byte, 64<<10)})
+	}
+	other.Add(Event{Data: make([]byte, 64<<10)})
+	missed, events, _ := other.Take(0)
+	require.Zero(t, missed)
+	require.Len(t, events, 1)
+	hostile.Clear()
+}
+
+func TestKeptBytesOfOneUserDoNotReplaceAnswersOfOthers(t *testing.T) {
+	s, b := newService(t) // 1 MiB
+	end := func(user string, n int) {
+		f := begin(t, s, Request{Type: "pdf", User: user, Key: strconv.Itoa(n)})
+		b.caller.Answered(Answer{Kind: Done, Payload: make([]byte, 100<<10)})
+		f.Leave()
+	}
+	end("uid 2", 0)
+	events := s.NewEvents("uid 1")
+	for range 100 {
+		events.Add(Event{Data: make([]byte, 100<<10)})
+	}
+	for n := range 5 {
+		end("uid 1", n)
+	}
+	require.NotNil(t, s.byKey["uid 2\x000"])
+	require.LessOrEqual(t, s.held.held(), int64(1<<20+200<<10))
+	events.Clear()
+}

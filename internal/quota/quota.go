@@ -4,7 +4,7 @@
 // A user may hold at most seven eighths of what the other users leave. So each user that
 // uses all of its share leaves an eighth of what it found, and a further user may take seven
 // eighths of that. The only user may hold seven eighths of the bound. Below eight units
-// nothing is reserved.
+// nothing is reserved. [Places] are for small numbers of places for which users wait.
 package quota
 
 import "fmt"

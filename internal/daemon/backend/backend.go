@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -25,12 +23,13 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // Config is what a Backend uses. All fields but Decisions are required.
 type Config struct {
 	Loop      *actor.Actor
-	Pool      *pgxpool.Pool // connections for callers only
+	Pool      *Pool // connections for callers only
 	Requests  *Requests
 	Rows      *Rows
 	Pending   *Pending
@@ -50,7 +49,7 @@ type Config struct {
 
 	ReconnectGrace time.Duration // how long a request waits without capacity
 	UploadWait     time.Duration // how long an upload waits for a connection
-	Uploads        int           // limit of concurrent uploads; each holds a connection
+	Uploads        int           // limit of concurrent uploads; each holds a connection. One user has all but one of them
 	MaxPayload     int           // bytes of one line of an upload
 }
 
@@ -58,16 +57,20 @@ type Config struct {
 type Backend struct {
 	Config
 
-	uploads chan struct{} // one element for each running upload
+	uploads   chan struct{} // one element for each running upload
+	uploaders *quota.Places // of each user, for uploads
 }
 
 // New returns a Backend.
 func New(c Config) *Backend {
-	return &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads))}
+	return &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), uploaders: quota.NewPlaces(c.Uploads - 1)}
 }
 
 // ActiveUploads returns the number of running uploads.
 func (b *Backend) ActiveUploads() int { return len(b.uploads) }
+
+// LargestUploader returns how many uploads the user with the most has or waits for.
+func (b *Backend) LargestUploader() int { return b.uploaders.Largest() }
 
 func (b *Backend) jobs() claim.Jobs { return claim.Jobs{DB: b.Pool} }
 
@@ -125,7 +128,9 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	defer cancel()
 	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer leave()
-	conn, err := b.Pool.Acquire(ctx)
+	ctx, back := b.Pool.enter(ctx)
+	defer back()
+	conn, err := b.Pool.pool.Acquire(ctx)
 	if err != nil {
 		return 0, false, classify(err)
 	}
@@ -171,7 +176,7 @@ func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 	cancelled := make(chan struct{})
 	go func() {
 		defer close(cancelled)
-		b.cancelRow(id)
+		b.cancelRow(id, c)
 	}()
 	patience := time.NewTimer(cancelPatience)
 	defer patience.Stop()
@@ -186,8 +191,12 @@ func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 const cancelPatience = 25 * time.Millisecond
 
 // cancelRow cancels the row of a request without callers.
-func (b *Backend) cancelRow(id dispatcherd.JobID) {
-	if _, err := b.Cancel(context.Background(), id, noCaller); err != nil {
+func (b *Backend) cancelRow(id dispatcherd.JobID, c ondemand.Caller) {
+	ctx := context.Background()
+	if r, ok := c.(*ondemand.Shared); ok {
+		ctx = quota.WithUser(ctx, r.User())
+	}
+	if _, err := b.Cancel(ctx, id, noCaller); err != nil {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.
@@ -219,7 +228,8 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 
 // Insert implements httpapi.Backend.
 func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
-	job, err := parseJob(object)
+	var job contract.NewJob
+	quota.Parse(quota.UserOf(ctx), len(object), func() { job, err = parseJob(object) })
 	if err != nil {
 		return 0, false, &ondemand.InvalidError{Reason: err}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // The table takes no run_at outside [earliestRun, latestRun).
@@ -110,6 +111,7 @@ type lineReader struct {
 	scanner *bufio.Scanner
 	number  int // of the current line, from 1
 	longest int // bytes that a line may have
+	user    string
 	job     contract.NewJob
 }
 
@@ -146,7 +148,8 @@ func (l *lineReader) next() error {
 			continue
 		}
 		var err error
-		if l.job, err = parseJob(line); err == nil && (l.job.UniqueFor != nil || l.job.RunIn != nil) {
+		quota.Parse(l.user, len(line), func() { l.job, err = parseJob(line) })
+		if err == nil && (l.job.UniqueFor != nil || l.job.RunIn != nil) {
 			err = errors.New("unique_for and run_in are for a single job only")
 		}
 		if err != nil {

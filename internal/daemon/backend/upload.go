@@ -7,7 +7,6 @@ import (
 	"io"
 	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // errBadLines rolls back a strict upload. Its bad lines have been reported.
@@ -36,7 +36,9 @@ func (b *Backend) InsertLines(
 	}
 	defer leave()
 	permitParent := func(id dispatcherd.JobID) error { return b.permitParent(ctx, id, permit) }
-	upload := &upload{permit: permit, permitParent: permitParent, lines: newLineReader(body, b.MaxPayload), strict: strict, report: bad}
+	lines := newLineReader(body, b.MaxPayload)
+	lines.user = quota.UserOf(ctx)
+	upload := &upload{permit: permit, permitParent: permitParent, lines: lines, strict: strict, report: bad}
 	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
 		return err
@@ -58,16 +60,25 @@ func (b *Backend) InsertLines(
 // beginUpload waits until an upload may begin. Each upload holds a connection while its
 // caller sends. One connection remains for other statements.
 func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
-	patience := time.NewTimer(b.UploadWait)
-	defer patience.Stop()
-	select {
-	case b.uploads <- struct{}{}:
-		return func() { <-b.uploads }, nil
-	case <-ctx.Done():
-		return nil, classify(ctx.Err())
-	case <-patience.C:
+	ctx, cancel := context.WithTimeout(ctx, b.UploadWait)
+	defer cancel()
+	mine, err := b.uploaders.Enter(ctx, quota.UserOf(ctx))
+	if err == nil {
+		select {
+		case b.uploads <- struct{}{}:
+			return func() {
+				<-b.uploads
+				mine()
+			}, nil
+		case <-ctx.Done():
+			mine()
+			err = ctx.Err()
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, httpapi.ErrTooManyUploads
 	}
+	return nil, classify(err)
 }
 
 func brokenUpload(err error) error {

@@ -195,9 +195,16 @@ func (a API) flow(r *rest.Request, q *ID) (f contract.Flow, err error) {
 }
 
 func (a API) insert(r *rest.Request, _ *struct{}) (f contract.InsertedFlow, err error) {
-	document, err := r.Text()
+	var document []byte
+	var types []string
+	var ids []int64
+	err = r.Read(func(text []byte) (err error) {
+		document = text
+		types, ids, err = usedBy(text)
+		return err
+	})
 	if err == nil {
-		err = a.permitDocument(r, document)
+		err = a.permitUsed(r, types, ids)
 	}
 	if err == nil {
 		f, err = a.joins(r).InsertFlow(r.Context(), document)
@@ -210,31 +217,28 @@ func (a API) insert(r *rest.Request, _ *struct{}) (f contract.InsertedFlow, err 
 	return f, nil
 }
 
-// permitDocument returns a problem if the caller may not use the types of the nodes, of the callback, and of the existing jobs whose
-// results nodes may take.
-func (a API) permitDocument(r *rest.Request, document []byte) error {
+// usedBy returns the types of the nodes and of the callback of a document, and the existing jobs whose results nodes may take.
+func usedBy(document []byte) (types []string, ids []int64, err error) {
 	var flow struct {
 		Callback json.RawMessage   `json:"callback"`
 		Nodes    []json.RawMessage `json:"nodes"`
 	}
 	if err := json.Unmarshal(document, &flow); err != nil {
-		return rest.InvalidRequest.Of(
+		return nil, nil, rest.InvalidRequest.Of(
 			`a flow is a JSON object, for example {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"]}]}`,
 		)
 	}
-	var types []string
 	if flow.Callback != nil {
 		j, err := jobOf("the callback", flow.Callback)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		types = append(types, j.Type)
 	}
-	var ids []int64
 	for i, node := range flow.Nodes {
 		j, err := jobOf(fmt.Sprintf("node %d of the document", i+1), node)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		types = append(types, j.Type)
 		for _, after := range j.After {
@@ -243,13 +247,18 @@ func (a API) permitDocument(r *rest.Request, document []byte) error {
 			}
 			id, err := strconv.ParseInt(string(after), 10, 64)
 			if err != nil {
-				return rest.InvalidRequest.Of(
+				return nil, nil, rest.InvalidRequest.Of(
 					fmt.Sprintf(`node %d of the document: "after" contains names of nodes as strings, and ids of jobs as whole numbers`, i+1),
 				)
 			}
 			ids = append(ids, id)
 		}
 	}
+	return types, ids, nil
+}
+
+// permitUsed returns a problem if the caller may not use types, and those of existing jobs.
+func (a API) permitUsed(r *rest.Request, types []string, ids []int64) error {
 	if len(ids) > 0 {
 		others, err := a.joins(r).Types(r.Context(), ids)
 		if err != nil {

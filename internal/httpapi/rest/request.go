@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
 // Caller is who makes a call.
@@ -62,22 +64,19 @@ func (r *Request) Created(location string) {
 	r.w.Header().Set("Location", location)
 }
 
-// Text reads the body, once. It is valid until the end of the call.
-func (r *Request) Text() (text []byte, err error) {
+// Read reads the body, once, and calls parse, see [quota.Parse]. The text is valid until the end of the call.
+func (r *Request) Read(parse func(text []byte) error) error {
 	text, release, err := r.ReadBody(r.w, r.Request)
 	if err == nil {
 		r.release = release
+		quota.Parse(quota.UserOf(r.Context()), len(text), func() { err = parse(text) })
 	}
-	return text, err
+	return err
 }
 
 // Decode reads the body into a struct, as [Decode] does.
 func (r *Request) Decode(into any) error {
-	text, err := r.Text()
-	if err != nil {
-		return err
-	}
-	return Decode(text, into)
+	return r.Read(func(text []byte) error { return Decode(text, into) })
 }
 
 // Parse reads the parameters of the path and of the query into a struct. Its fields have a tag param with the name. [setParameter]

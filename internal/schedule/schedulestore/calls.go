@@ -65,11 +65,7 @@ func (s Schedules) get(r *rest.Request, n *Name) (contract.Schedule, error) {
 // put takes the default for an absent member. With a version, it replaces only the schedule that has this version.
 func (s Schedules) put(r *rest.Request, n *Name) (v contract.Schedule, err error) {
 	v = contract.NewSchedule()
-	text, err := r.Text()
-	if err == nil {
-		err = decode(text, &v)
-	}
-	if err != nil {
+	if err := r.Read(func(text []byte) error { return decode(text, &v) }); err != nil {
 		return v, err
 	}
 	if err := rest.CheckRow("name", n.Name, &v.Name, v.Version); err != nil {
