@@ -38,28 +38,25 @@ type Access struct {
 //
 // The listener holds a lock on path+".lock" until Close, so two dispatchers never use
 // one path. Listen removes an existing socket only if no process listens on it, as
-// after a crash. The listener removes the socket when it is closed. Errors name the
-// path and the remedy. An error is ErrInUse if waiting may help.
+// after a crash. When the listener is closed, it removes the socket, unless the path is meanwhile
+// the socket of another process. Errors name the path and the remedy. An error is ErrInUse if waiting may help.
+// If the file of the socket is removed meanwhile, see Restore.
 func (a Access) Listen(path string) (net.Listener, error) {
 	if err := CheckSocketPath(path); err != nil {
 		return nil, err
 	}
-	var directory fs.FileMode = 0o750
-	if a.Group != "" || a.Shared {
-		directory = 0o751
-	}
-	if err := makeDirectory(filepath.Dir(path), directory); err != nil {
-		return nil, fmt.Errorf("directory for socket %q: %w", path, err)
+	if err := a.makeDirectory(path); err != nil {
+		return nil, err
 	}
 	lock, err := Lock(path)
 	if err != nil {
 		return nil, err
 	}
-	l, err := a.listenLocked(path)
-	if err != nil {
+	l := &listener{path: path, access: &a, lock: lock}
+	if err := l.bind(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &listener{UnixListener: l, lock: lock}, nil
+	return l, nil
 }
 
 // Unreachable returns why members of the socket's group cannot reach a socket at path: the
@@ -74,6 +71,18 @@ func (a Access) Unreachable(path string) string {
 		return ""
 	}
 	return fmt.Sprintf("directory %s has mode %#o, so group %s cannot enter it: chmod o+x %[1]s", directory, info.Mode().Perm(), a.Group)
+}
+
+// makeDirectory creates the missing directory of a socket.
+func (a Access) makeDirectory(socket string) error {
+	var mode fs.FileMode = 0o750
+	if a.Group != "" || a.Shared {
+		mode = 0o751
+	}
+	if err := makeDirectory(filepath.Dir(socket), mode); err != nil {
+		return fmt.Errorf("directory for socket %q: %w", socket, err)
+	}
+	return nil
 }
 
 // makeDirectory creates a directory and its missing parents with a mode.
@@ -92,7 +101,8 @@ func makeDirectory(path string, mode fs.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-func (a Access) listenLocked(path string) (*net.UnixListener, error) {
+// listen creates a socket. The caller has the lock, unless the lock file was removed.
+func (a Access) listen(path string) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -103,7 +113,9 @@ func (a Access) listenLocked(path string) (*net.UnixListener, error) {
 	if err := a.apply(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket %q: %w", path, err), l.Close())
 	}
-	return l.(*net.UnixListener), nil
+	unix := l.(*net.UnixListener)
+	unix.SetUnlinkOnClose(false) // the path may then be the socket of another process
+	return unix, nil
 }
 
 // listenAlone creates a socket that only this user and root can open: Linux creates it with the mode of its descriptor.
@@ -141,7 +153,7 @@ func (a Access) apply(path string) error {
 	return os.Chmod(path, cmp.Or(a.Mode.Perm(), DefaultMode))
 }
 
-// removeStale removes a socket that no process listens on. The lock must be held.
+// removeStale removes a socket that no process listens on.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,15 +181,6 @@ func removeStale(path string) error {
 	return nil
 }
 
-// TakeLock returns the lock file that l holds, or nil if l was not created by Listen. From then on the lock is released when the
-// file is closed, and not by l. No other goroutine may use l meanwhile.
-func TakeLock(l net.Listener) (lock *os.File) {
-	if own, ok := l.(*listener); ok {
-		lock, own.lock = own.lock, nil
-	}
-	return lock
-}
-
 // Lock opens the lock file of a socket and locks it. Call it only for a socket that
 // Listen did not create. Closing the file releases the lock. The file is never removed:
 // otherwise two processes could lock different files of the same name. The error is
@@ -196,20 +199,4 @@ func Lock(socket string) (*os.File, error) {
 	default:
 		return nil, errors.Join(fmt.Errorf("lock file %q: %w", file.Name(), err), file.Close())
 	}
-}
-
-// listener releases its lock when it is closed.
-type listener struct {
-	*net.UnixListener
-	lock *os.File // nil after TakeLock
-}
-
-// Close stops listening and removes the socket. A second Close returns the error of
-// net.UnixListener.
-func (l *listener) Close() error {
-	err := l.UnixListener.Close()
-	if l.lock != nil {
-		err = errors.Join(err, l.lock.Close())
-	}
-	return err
 }
