@@ -1,17 +1,22 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 var ndjson = []string{"Content-Type", "application/x-ndjson"}
@@ -95,4 +100,36 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	dribbling.Wait()
 	require.Equal(t, http.StatusCreated, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
 	require.Zero(t, h.samples()["dispatcherd_api_uploads"])
+}
+
+// The process may open far fewer files than its bounds need, and workers fill what they may take. Then all connections to Postgres
+// break.
+func TestConnectionsDoNotTakeTheDescriptorsOfPostgres(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	cmd := exec.Command("sh", "-c", `ulimit -n 300; exec "$0" "$@"`, programPath(t), "serve", "--config", "",
+		"--worker-socket", cfg.WorkerSocket, "--api-socket", cfg.APISocket)
+	cmd.Env = append(programEnv(), "DATABASE_URL="+w.dsn)
+	c := startCommand(t, cmd)
+	w.worker("first", cfg.WorkerSocket, scriptSlots{Types: []string{"x"}, N: 1})
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	require.Contains(t, c.errors.text(), "this process may open few files")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var crowd sync.WaitGroup
+	for range 320 {
+		crowd.Go(func() {
+			if conn, err := workerproto.Dial(ctx, cfg.WorkerSocket, &workerproto.Hello{Worker: "crowd"}); err == nil {
+				t.Cleanup(func() { _ = conn.Close() }) // the dispatcher may have closed it
+			}
+		})
+	}
+	crowd.Wait()
+	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'dispatcherd%'`)
+	w.await(w.insert("x", work{}), dispatcherd.Done)
+	require.NotContains(t, c.errors.text(), "too many open files")
+	c.signal(t, syscall.SIGTERM)
+	c.ends(t, 0)
 }

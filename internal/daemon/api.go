@@ -102,9 +102,6 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 // openAPI opens the listeners of the API. They do not accept connections yet.
 func (d *Daemon) openAPI(ctx context.Context) error {
 	var err error
-	if d.cfg.API == (APIConfig{}) {
-		d.cfg.API = DefaultAPIConfig()
-	}
 	if err := d.cfg.API.Check(); err != nil {
 		return err
 	}

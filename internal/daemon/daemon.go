@@ -81,7 +81,9 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			d.abort(worker)
 		}
 	}()
-	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
+	if err = d.completeBounds(); err != nil {
+		return nil, err
+	}
 	if worker, err = d.listen(cfg.WorkerSocket, cfg.WorkerAccess); err != nil {
 		return nil, err
 	}
@@ -131,6 +133,16 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
 	return d, nil
+}
+
+// completeBounds sets the bounds that have no value.
+func (d *Daemon) completeBounds() error {
+	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
+	d.cfg.Workers = d.cfg.Workers.WithDefaults()
+	if d.cfg.API == (APIConfig{}) {
+		d.cfg.API = DefaultAPIConfig()
+	}
+	return d.checkDescriptors()
 }
 
 // listen returns the socket that was passed for a path, or opens one.
