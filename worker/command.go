@@ -49,7 +49,8 @@ const (
 // program has exited are killed. The handler waits for the output of processes that left
 // the group for at most one second. If the worker is killed by SIGKILL, the kernel kills
 // the program (on Linux), but not the processes that the program started. To end these
-// processes, too, run the worker as a service or in a container.
+// processes, too, run the worker as a service or in a container. A program of yours that is process 1 of a container must
+// reap processes that leave the group; give the container an init (docker run --init), or use "dispatcherd worker run".
 type Program struct {
 	Path      string
 	Args      []string

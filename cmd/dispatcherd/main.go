@@ -58,6 +58,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exit.OK
 	}
+	if code, ended := errors.AsType[childError](err); ended {
+		return int(code)
+	}
 	code := a.exitCode(ctx, err)
 	a.report(cmd, code, err)
 	return code

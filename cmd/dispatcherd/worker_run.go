@@ -29,7 +29,8 @@ retried. A job with more than 512 KiB of output fails for good. The end of the e
 failure. COMMAND does not inherit DATABASE_URL, libpq's PG* and DISPATCHERD_* (--env passes one). DISPATCHERD_JOB_ID,
 DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT, DISPATCHERD_JOB_TOKEN and, with keys, DISPATCHERD_FENCE
 describe the job. The worker reconnects until it is stopped. SIGKILL of the worker kills COMMAND (on
-Linux), but not its children; a systemd unit or a container ends these.`
+Linux), but not its children; a systemd unit or a container ends these. As process 1 of a container,
+the worker also reaps the processes that COMMAND leaves behind.`
 
 func (a *app) workerRunCommand() *cobra.Command {
 	var (
@@ -48,6 +49,9 @@ func (a *app) workerRunCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if os.Getpid() == 1 {
+				return asInit()
+			}
 			if err := checkTypes(types, args[0]); err != nil {
 				return err
 			}
