@@ -165,6 +165,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Book:           d.askBook,
 		Settle:         flows.Settle,
 		Subscribed:     d.notified.Load,
+		CutOff:         d.cutOff.Load,
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,

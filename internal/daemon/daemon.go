@@ -47,6 +47,8 @@ type Daemon struct {
 	workers    *workers
 	heartbeats *heartbeats // also the lease
 	notified   atomic.Bool // notifications arrive
+	sockets    []net.Listener
+	cutOff     atomic.Bool // the path of a socket is not the socket of this process
 	api        apiServer
 	services   *background.Runner
 	admission  *admission.Controller
@@ -152,13 +154,14 @@ func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, e
 			d.log.Warn("users cannot reach a socket", zap.String("socket", path), zap.String("reason", reason))
 		}
 	}()
-	if l := d.inherited(path); l != nil {
-		return l, nil
+	l := d.inherited(path)
+	if l == nil {
+		var err error
+		if l, err = access.Listen(path); err != nil {
+			return nil, socketFailure(err)
+		}
 	}
-	l, err := access.Listen(path)
-	if err != nil {
-		return nil, socketFailure(err)
-	}
+	d.sockets = append(d.sockets, l)
 	return l, nil
 }
 

@@ -20,7 +20,7 @@ func InheritedSockets() (map[string]net.Listener, error) {
 		if l == nil {
 			return nil, fmt.Errorf("descriptor %d of LISTEN_FDS is no listening stream socket", 3+i)
 		}
-		sockets[l.Addr().String()] = l
+		sockets[l.Addr().String()] = workerproto.Adopt(l)
 	}
 	return sockets, err
 }

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/operation"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // list returns the background services that have no state of their own, or keep it elsewhere.
@@ -21,7 +24,28 @@ func (d *Daemon) list() []background.Service {
 		d.api.rows.Recording(d.store.Progress),
 		d.workers.startups.renewing(),
 		d.sharing(),
+		d.restoring(),
 	}
+}
+
+// socketCheck is the time between two checks of the files of the sockets.
+const socketCheck = time.Second
+
+// restoring returns the service that creates a socket anew if its file was removed.
+func (d *Daemon) restoring() background.Service {
+	return background.Service{Name: "sockets", Step: func(context.Context, background.Now) (time.Duration, error) {
+		var problems []error
+		for _, l := range d.sockets {
+			restored, err := workerproto.Restore(l)
+			if restored {
+				d.log.Warn("the file of a socket was removed: the socket is created again", zap.Stringer("socket", l.Addr()))
+			}
+			problems = append(problems, err)
+		}
+		err := errors.Join(problems...)
+		d.cutOff.Store(err != nil)
+		return socketCheck, err
+	}}
 }
 
 // operated logs what was done for operators.

@@ -125,6 +125,7 @@ func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 		return true, []httpapi.Check{
 			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, "does not answer", "answers")},
 			notify,
+			{Name: "sockets", OK: !b.CutOff(), Info: choose(b.CutOff(), "cannot be reached, as the log says", "can be reached")},
 			{Name: "serving", OK: !b.stopping(), Info: choose(b.stopping(), "about to stop", "takes work")},
 		}
 	case <-patience.C:
