@@ -23,6 +23,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// outliveLog makes writes to an output fail if its reader has ended. Without it such a write ends this process with SIGPIPE, and its jobs
+// with it. Programs that this process starts are not affected.
+func outliveLog() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // run is the whole program: it executes one command line and returns the exit code. Canceling
 // ctx stops it.
 func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) int {

@@ -77,6 +77,7 @@ SIGHUP reloads only the file of --api-tokens.`,
 
 // start checks the settings of a daemon, completes them, and makes its log.
 func (f *serveFlags) start(a *app, cmd *cobra.Command) (cfg daemon.Config, log *zap.Logger, err error) {
+	outliveLog()
 	if cfg, err = f.config(); err != nil {
 		return cfg, nil, err
 	}

@@ -52,6 +52,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 			if os.Getpid() == 1 {
 				return asInit()
 			}
+			outliveLog()
 			if err := checkTypes(types, args[0]); err != nil {
 				return err
 			}
