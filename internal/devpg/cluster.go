@@ -43,8 +43,8 @@ func settings(o Options) []string {
 
 // chooseInstall returns the installation of the version that wrote the data, because another
 // version cannot read the data. Without data it returns the newest installation.
-func chooseInstall(data string) (Install, error) {
-	have, err := dataVersion(data)
+func (s *Server) chooseInstall() (Install, error) {
+	have, err := s.dataVersion()
 	if err != nil {
 		return Install{}, err
 	}
@@ -58,24 +58,24 @@ func chooseInstall(data string) (Install, error) {
 		}
 	}
 	return Install{}, fmt.Errorf("the data in %s were written by Postgres %d, but this machine has Postgres %d (%s): "+
-		"install version %d, or move the directory away to begin anew", data, have, found[0].Version, found[0].BinDir, have)
+		"install version %d, or move the directory away to begin anew", s.data(), have, found[0].Version, found[0].BinDir, have)
 }
 
 // dataVersion returns the major version that wrote the data, 0 if there are none.
-func dataVersion(data string) (int, error) {
-	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+func (s *Server) dataVersion() (int, error) {
+	text, err := readSmall(s.root, "data/PG_VERSION")
 	if errors.Is(err, fs.ErrNotExist) {
-		if entries, _ := os.ReadDir(data); len(entries) > 0 {
-			return 0, unusable("%s is not empty and holds no Postgres data: choose another directory", data)
+		if entries, _ := fs.ReadDir(s.root.FS(), "data"); len(entries) > 0 {
+			return 0, unusable("%s is not empty and holds no Postgres data: choose another directory", s.data())
 		}
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the version of the data: %w", err)
 	}
-	v, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	v, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
-		return 0, fmt.Errorf("%s holds data of an unknown version: %w", data, err)
+		return 0, fmt.Errorf("%s holds data of an unknown version: %w", s.data(), err)
 	}
 	return v, nil
 }
@@ -84,7 +84,7 @@ func dataVersion(data string) (int, error) {
 // so that an interrupted run leaves no data. An interrupted initdb of an earlier process may
 // still write to its own directory, so errors of the removal are ignored.
 func (s *Server) initdb(ctx context.Context, hurry bool) error {
-	if v, err := dataVersion(s.data()); err != nil || v != 0 {
+	if v, err := s.dataVersion(); err != nil || v != 0 {
 		return err
 	}
 	unfinished, _ := filepath.Glob(s.data() + ".new*") // fails only for a malformed pattern

@@ -23,6 +23,14 @@ func reachableDir(t *testing.T) string {
 	return filepath.Join(parent, "pg")
 }
 
+func openRoot(t *testing.T, dir string) *os.Root {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, root.Close()) })
+	return root
+}
+
 func start(t *testing.T, o Options) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), o)
@@ -51,7 +59,7 @@ func TestEphemeralServerAnswersAndRemovesItsData(t *testing.T) {
 	info, err := os.Stat(s.dir)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	require.NotZero(t, postmasterOf(s.data()))
+	require.NotZero(t, postmasterOf(s.root))
 
 	require.NoError(t, s.Stop())
 	require.NoError(t, s.Stop(), "a second Stop has no effect")
@@ -66,7 +74,7 @@ func TestDataRemainAfterStop(t *testing.T) {
 	ask[int](t, first.URL("postgres"), "WITH t AS (SELECT 1) SELECT 1 FROM t")
 	require.Equal(t, 42, ask[int](t, first.URL("postgres"), "SELECT lo_create(42)::int"))
 	require.NoError(t, first.Stop())
-	require.Zero(t, postmasterOf(first.data()))
+	require.Zero(t, postmasterOf(openRoot(t, dir)))
 
 	second := start(t, Options{Dir: dir})
 	require.Equal(t, 42, ask[int](t, second.URL("postgres"), "SELECT oid::int FROM pg_largeobject_metadata"), "it was kept")

@@ -3,6 +3,7 @@ package devpg
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,18 +49,30 @@ func (s *Server) openDir(dir string) error {
 	if s.dir, err = filepath.EvalSymlinks(abs); err != nil {
 		return fmt.Errorf("directory %q: %w", dir, err)
 	}
-	if s.lock, err = lockDir(s.dir); err != nil {
+	return s.take()
+}
+
+// take locks the directory and gives it to the owner.
+func (s *Server) take() (err error) {
+	if s.root, err = os.OpenRoot(s.dir); err != nil {
+		return fmt.Errorf("opening the directory of the private Postgres: %w", err)
+	}
+	if s.lock, err = lockDir(s.root); err != nil {
 		return err
 	}
-	if s.owner, err = chooseOwner(s.data()); err != nil {
+	data, _ := s.root.Lstat("data") // nil without data
+	if s.owner, err = chooseOwner(data); err != nil {
 		return err
 	}
-	return s.owner.give(s.dir)
+	return s.owner.give(s.root, ".")
 }
 
 // makeDir creates the directory, or accepts one that is empty or was created by this package.
 // It rejects all others, because Start changes the owner and the mode.
 func makeDir(dir string) error {
+	if os.Geteuid() == 0 { // a umask such as 027 would exclude the user that Postgres runs as
+		defer syscall.Umask(syscall.Umask(0o022))
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("creating the directory of the private Postgres: %w", err)
 	}
@@ -79,23 +92,20 @@ func makeDir(dir string) error {
 
 // openTemp creates a directory that is removed with the server.
 func (s *Server) openTemp() error {
-	var err error
-	if s.owner, err = chooseOwner(""); err != nil {
+	owner, err := chooseOwner(nil)
+	if err != nil {
 		return err
 	}
 	temp, err := filepath.EvalSymlinks(os.TempDir())
-	if err != nil || s.owner.drop {
+	if err != nil || owner.drop {
 		temp = "/tmp" // other users may not be able to enter $TMPDIR of root
 	}
-	sweep(temp)
+	sweep(temp, owner.uid)
 	if s.dir, err = os.MkdirTemp(temp, tempPrefix); err != nil {
 		return fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	s.temporary = append(s.temporary, s.dir)
-	if s.lock, err = lockDir(s.dir); err != nil {
-		return err
-	}
-	return s.owner.give(s.dir)
+	return s.take()
 }
 
 // openSocketDir creates a directory for the socket. The path of the directory is short enough
@@ -110,13 +120,19 @@ func (s *Server) openSocketDir() error {
 		}
 		s.socket, s.temporary = short, append(s.temporary, short)
 	}
-	if err := os.RemoveAll(s.socket); err != nil { // the socket of a killed server remains, and Postgres respects its lock file
-		return fmt.Errorf("clearing the old socket: %w", err)
-	}
-	if err := os.Mkdir(s.socket, 0o700); err != nil {
+	parent, err := os.OpenRoot(filepath.Dir(s.socket))
+	if err != nil {
 		return fmt.Errorf("creating a directory for the socket: %w", err)
 	}
-	if err := s.owner.give(s.socket); err != nil {
+	defer func() { _ = parent.Close() }() // nothing was written
+	name := filepath.Base(s.socket)
+	if err := parent.RemoveAll(name); err != nil { // the socket of a killed server remains, and Postgres respects its lock file
+		return fmt.Errorf("clearing the old socket: %w", err)
+	}
+	if err := parent.Mkdir(name, 0o700); err != nil {
+		return fmt.Errorf("creating a directory for the socket: %w", err)
+	}
+	if err := s.owner.give(parent, name); err != nil {
 		return err
 	}
 	return writeLock(s.lock, s.socket)
@@ -125,20 +141,30 @@ func (s *Server) openSocketDir() error {
 func socketFile(dir string) string { return filepath.Join(dir, ".s.PGSQL."+port) }
 
 // lockDir takes the lock of the directory, which the kernel releases when this process ends.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+//
+// If the caller is root, the owner of the directory is another user, who may replace each file in it. A file that has
+// two names may be a file of root.
+func lockDir(root *os.Root) (*os.File, error) {
+	f, err := root.OpenFile("lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the private Postgres: %w", err)
 	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Sys().(*syscall.Stat_t).Nlink != 1) {
+		err = unusable("%s is no lock of a private Postgres: remove it or choose another directory", f.Name())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
-		return f, writeLock(f, filepath.Join(dir, "run"))
+		return f, writeLock(f, filepath.Join(root.Name(), "run"))
 	}
 	defer func() { _ = f.Close() }() // it is only read below
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
-	inUse := &InUseError{Dir: dir}
+	inUse := &InUseError{Dir: root.Name()}
 	var socket string
 	_, _ = fmt.Fscanf(f, "%d\n%s\n", &inUse.PID, &socket) // both are empty until the holder has written them
 	inUse.URL = socketURL(socket, superuser)
@@ -159,23 +185,51 @@ func writeLock(f *os.File, socket string) error {
 
 // sweep removes temporary directories whose callers were killed. A server that still runs in one
 // is shut down; a later sweep removes its directory. The lock of a new directory is empty until its
-// owner holds it, so sweep does not take it. Errors are ignored: a directory of another user cannot be
-// removed.
-func sweep(temp string) {
-	locks, _ := filepath.Glob(filepath.Join(temp, tempPrefix+"*", "lock")) // fails only for a malformed pattern
-	for _, path := range locks {
-		f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
-		if err != nil {
-			continue
+// owner holds it, so sweep does not take it. Errors are ignored. Directories of other users are not read: they may contain anything.
+func sweep(temp string, owner uint32) {
+	dirs, _ := filepath.Glob(filepath.Join(temp, tempPrefix+"*")) // fails only for a malformed pattern
+	for _, dir := range dirs {
+		if root, err := os.OpenRoot(dir); err == nil {
+			sweepDir(root, owner)
+			_ = root.Close() // nothing was written
 		}
-		dir := filepath.Dir(path)
-		info, err := f.Stat()
-		free := err == nil && info.Size() > 0 && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-		if free && interrupt(filepath.Join(dir, "data")) == 0 {
-			_ = os.RemoveAll(dir)
-		}
-		_ = f.Close()
 	}
+}
+
+// sweepDir does the work of sweep for one directory.
+func sweepDir(root *os.Root, owner uint32) {
+	if info, err := root.Stat("."); err != nil || info.Sys().(*syscall.Stat_t).Uid != owner {
+		return
+	}
+	f, err := root.OpenFile("lock", os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	free := err == nil && info.Size() > 0 && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	if free && interrupt(root) == 0 {
+		_ = os.RemoveAll(root.Name())
+	}
+}
+
+// readSmall reads a small file of Postgres. The owner of the file may have replaced it, so a file that is not regular is not read:
+// a pipe would block.
+func readSmall(root *os.Root, name string) (string, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = unusable("%s is no regular file: remove it", f.Name())
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 4096))
+	return string(text), err
 }
 
 // DirError is the error for a directory that cannot hold the data.

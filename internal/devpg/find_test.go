@@ -33,7 +33,7 @@ func TestLinkToPostgresIsFollowedToItsFolder(t *testing.T) {
 }
 
 func TestInstallationOfThisMachineIsFound(t *testing.T) {
-	in, err := chooseInstall(t.TempDir())
+	in, err := (&Server{root: openRoot(t, t.TempDir())}).chooseInstall()
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, in.Version, MinVersion)
 	require.FileExists(t, filepath.Join(in.BinDir, "initdb"))

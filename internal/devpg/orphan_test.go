@@ -142,7 +142,7 @@ func TestOtherProcessWithThePidOfThePostmasterContinues(t *testing.T) {
 
 func mustOwner(t *testing.T) owner {
 	t.Helper()
-	o, err := chooseOwner("")
+	o, err := chooseOwner(nil)
 	require.NoError(t, err)
 	return o
 }

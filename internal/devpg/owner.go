@@ -3,8 +3,10 @@ package devpg
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -17,13 +19,13 @@ type owner struct {
 }
 
 // chooseOwner returns the caller. For root it returns the owner of the existing data, else
-// postgres, else nobody.
-func chooseOwner(data string) (owner, error) {
+// postgres, else nobody. data is nil if there are none.
+func chooseOwner(data fs.FileInfo) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), name: "you"}, nil
 	}
-	if info, err := os.Stat(data); err == nil {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+	if data != nil {
+		if st, ok := data.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
 			return owner{uid: st.Uid, gid: st.Gid, name: "user " + strconv.Itoa(int(st.Uid)), drop: true}, nil
 		}
 	}
@@ -51,15 +53,15 @@ func (o owner) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: o.uid, Gid: o.gid}
 }
 
-// give makes dir a directory of the owner and closes it to all other users.
-func (o owner) give(dir string) error {
+// give makes dir, which is in a directory, a directory of the owner and closes it to all other users.
+func (o owner) give(in *os.Root, dir string) error {
 	if o.drop {
-		if err := os.Chown(dir, int(o.uid), int(o.gid)); err != nil {
-			return fmt.Errorf("giving %s to %s: %w", dir, o.name, err)
+		if err := in.Lchown(dir, int(o.uid), int(o.gid)); err != nil {
+			return fmt.Errorf("giving %s to %s: %w", filepath.Join(in.Name(), dir), o.name, err)
 		}
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("closing %s to other users: %w", dir, err)
+	if err := in.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("closing %s to other users: %w", filepath.Join(in.Name(), dir), err)
 	}
 	return nil
 }

@@ -44,19 +44,22 @@ func (s *Server) stopWatchdog() {
 	}
 }
 
+// pidFile is the file in which a postmaster writes its pid.
+const pidFile = "data/postmaster.pid"
+
 // reclaim waits until no other postmaster uses the data. This process holds the lock, so
 // the process that started such a postmaster has ended.
-func reclaim(ctx context.Context, data string) error {
-	pid := interrupt(data)
-	for postmasterOf(data) != 0 {
+func reclaim(ctx context.Context, root *os.Root) error {
+	pid := interrupt(root)
+	for postmasterOf(root) != 0 {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the Postgres server with pid %d still holds %s: %w", pid, data, context.Cause(ctx))
+			return fmt.Errorf("the Postgres server with pid %d still holds %s: %w", pid, root.Name(), context.Cause(ctx))
 		}
 	}
 	// Postgres itself would accept any process of the same user that has this pid.
-	if err := os.Remove(filepath.Join(data, "postmaster.pid")); err != nil && !os.IsNotExist(err) {
+	if err := root.Remove(pidFile); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("removing a stale lock file: %w", err)
 	}
 	return nil
@@ -64,8 +67,8 @@ func reclaim(ctx context.Context, data string) error {
 
 // interrupt shuts the postmaster of the data down and returns its pid, 0 if there is none. The
 // signal is harmless if the postmaster already shuts down.
-func interrupt(data string) int {
-	pid := postmasterOf(data)
+func interrupt(root *os.Root) int {
+	pid := postmasterOf(root)
 	if pid != 0 {
 		_ = syscall.Kill(pid, syscall.SIGINT) // fails only if it has ended
 	}
@@ -74,11 +77,11 @@ func interrupt(data string) int {
 
 // postmasterOf returns the pid of the live postmaster of the data, 0 if there is none. It
 // ignores zombies, and other processes that have got the pid.
-func postmasterOf(data string) int {
-	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid")) // without a file there is no pid
-	line, _, _ := strings.Cut(string(text), "\n")
+func postmasterOf(root *os.Root) int {
+	text, _ := readSmall(root, pidFile) // without a file there is no pid
+	line, _, _ := strings.Cut(text, "\n")
 	pid, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), "-"))
-	if err != nil || pid <= 1 || !runsIn(pid, data) {
+	if err != nil || pid <= 1 || !runsIn(pid, filepath.Join(root.Name(), "data")) {
 		return 0
 	}
 	return pid

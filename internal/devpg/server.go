@@ -37,8 +37,9 @@ const startTimeout = time.Minute
 // Server is a running Postgres. Its methods may be called from any goroutine.
 type Server struct {
 	install Install
-	dir     string // Options.Dir, or the temporary directory
-	socket  string // directory of the socket
+	dir     string   // Options.Dir, or the temporary directory
+	root    *os.Root // dir; its owner, who is another user than root, may replace each file in it by a link
+	socket  string   // directory of the socket
 	lock    *os.File
 	owner   owner
 	tail    *tail
@@ -71,10 +72,10 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.openDir(o.Dir); err != nil {
 		return nil, err
 	}
-	if s.install, err = chooseInstall(s.data()); err != nil {
+	if s.install, err = s.chooseInstall(); err != nil {
 		return nil, err
 	}
-	if err := reclaim(ctx, s.data()); err != nil {
+	if err := reclaim(ctx, s.root); err != nil {
 		return nil, err
 	}
 	if err := s.initdb(ctx, o.Ephemeral); err != nil {
@@ -200,6 +201,9 @@ func (s *Server) release() error {
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
+	}
+	if s.root != nil {
+		errs = append(errs, s.root.Close())
 	}
 	return errors.Join(errs...)
 }
