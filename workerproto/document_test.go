@@ -94,7 +94,7 @@ func TestDocumentStatesTheDefaults(t *testing.T) {
 	require.Equal(t, Parameters{MaxFrame: 1048576, Heartbeat: 5e9, Timeout: 15e9, MaxSlots: 10000, MaxTypes: 4096}, l.parameters())
 	require.Equal(t, 4096, l.MaxRequests)
 	require.Contains(t, text, "`max_requests` of the welcome (4,096)")
-	require.EqualValues(t, 31622400000, maxDelay.Milliseconds())
+	require.Equal(t, int64(31622400000), maxDelay.Milliseconds())
 	require.Contains(t, text, "31,622,400,000")
 	require.Equal(t, 8192, MaxMessageLength)
 	require.Contains(t, text, "8,192 bytes")

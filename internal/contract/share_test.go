@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -66,8 +67,8 @@ func TestFewConsecutiveIDsAreSharedProportionally(t *testing.T) {
 }
 
 func TestBlockSizeFollowsTheSmallestDispatcher(t *testing.T) {
-	for least, want := range map[int]int{1: 8, 4: 8, 47: 8, 48: 16, 96: 32, 191: 32, 192: 64, 250: 64, 1000: 64, 1 << 40: 64} {
-		for _, s := range append(sharesOf(least, 1<<41, least+1), sharesOf(1<<41, least)...) {
+	for least, want := range map[int]int{1: 8, 4: 8, 47: 8, 48: 16, 96: 32, 191: 32, 192: 64, 250: 64, 1000: 64, math.MaxInt / 4: 64} {
+		for _, s := range append(sharesOf(least, math.MaxInt/2, least+1), sharesOf(math.MaxInt/2, least)...) {
 			require.Equal(t, want, 1<<s.Block, "%d slots", least)
 		}
 	}

@@ -328,8 +328,8 @@ func TestAdmissionsAreNotifiedByRow(t *testing.T) {
 	w.exec(`INSERT INTO dispatcherd.dispatchers (name, lease, armed) VALUES ('me', '1 hour', true), ('other', '1 hour', true)`)
 	w.exec(`UPDATE dispatcherd.jobs_live SET expected_ms = 60000 WHERE id = 3`)
 	class := one[int](w, `SELECT dispatcherd.duration_class(60000)`)
-	require.Equal(t, fmt.Sprintf("admitted 0\n2 3 %d pdf\n3 3/%d %d pdf", due, class, due), admit(0, 11, rows[1], rows[2]))
-	require.Equal(t, fmt.Sprintf("admitted 2\n4 3 %d pdf", due), admit(2, 12, rows[3]))
+	require.Equal(t, fmt.Sprintf("admitted 0\n2 3 %d pdf\n3 3/%d %d pdf", int64(due), class, int64(due)), admit(0, 11, rows[1], rows[2]))
+	require.Equal(t, fmt.Sprintf("admitted 2\n4 3 %d pdf", int64(due)), admit(2, 12, rows[3]))
 	require.Equal(t, "jobs", admit(0, 13, rows[4:45]...))
 }
 
