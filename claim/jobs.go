@@ -159,8 +159,9 @@ func (j Jobs) Clock(ctx context.Context) (now time.Time, err error) {
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {
-	now, err := j.Clock(ctx)
-	if err != nil {
+	var now time.Time
+	var owner string
+	if err := j.DB.QueryRow(ctx, contract.CopySetup).Scan(&now, &owner); err != nil {
 		return 0, err
 	}
 	begun := time.Now()
@@ -179,6 +180,7 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 			if insertion := now.Add(time.Since(begun)); job.RunAt.Before(insertion) {
 				v[5] = insertion
 			}
+			contract.Own(v, owner)
 			return v, nil
 		}))
 	return n, explain(err)

@@ -51,7 +51,7 @@ const childProblemSQL = `SELECT place, p FROM jsonb_array_elements($1::text::jso
 const insertChildrenSQL = `
 WITH new AS MATERIALIZED (SELECT array_agg(nextval('dispatcherd.job_ids')) AS ids FROM generate_series(1, $2::int))
 SELECT n.ids FROM new n, dispatcherd.insert_jobs($1::text::jsonb, n.ids, array_fill('pending'::dispatcherd.status, ARRAY[$2]), NULL,
-	nullif($3::bigint, 0), $3 <> 0)`
+	nullif($3::bigint, 0), $3 <> 0, dispatcherd.owner())`
 
 // limitSQL reads the limit that applies to key $1, without its rate.
 const limitSQL = `

@@ -43,8 +43,9 @@ type BatchOptions struct {
 // Batch is a set of jobs, its members. They run like other jobs as soon as they are committed. When the batch is sealed
 // and all of them have ended, its callback runs, exactly once.
 //
-// A Batch is a durable barrier (article 4, "Barrier"): the members may run on all hosts. Any program may use a batch by
-// its id, each method inside a transaction if needed. Seal needs the isolation level read committed.
+// A Batch is a durable barrier (article 4, "Barrier"): the members may run on all hosts. A program may use a batch by its id if its role
+// belongs to the owner of the batch: the role that has opened it, or a group in the setting dispatcherd.owner. Each method may be called
+// inside a transaction. Seal needs the isolation level read committed.
 type Batch struct{ ID dispatcherd.JobID }
 
 // OpenBatch opens a batch. The id of its callback is that of the batch.

@@ -177,6 +177,37 @@ func TestBatchIsOpenedFilledSealedAndCancelled(t *testing.T) {
 	require.ErrorIs(t, err, joins.ErrInvalid)
 }
 
+// Each way to insert a job gives its unique key the owner of the session.
+func TestUniqueKeysBelongToTheRoleThatInserts(t *testing.T) {
+	conn, _ := database(t)
+	ctx := t.Context()
+	_, err := conn.Exec(ctx, `INSERT INTO dispatcherd.jobs (type, unique_key) SELECT 'pdf', 'k' || n FROM generate_series(1, 4) n;
+		SET ROLE dispatcherd_producer`)
+	require.NoError(t, err)
+	b, err := OpenBatch(ctx, conn, BatchOptions{})
+	require.NoError(t, err)
+	_, inserted, err := InsertUnique(ctx, conn, Job{Type: "pdf", UniqueKey: "k1", UniqueFor: time.Hour})
+	require.NoError(t, err)
+	require.True(t, inserted)
+	_, err = b.Add(ctx, conn, Job{Type: "pdf", UniqueKey: "k2"})
+	require.NoError(t, err)
+	_, err = b.AddMany(ctx, conn, slices.Values([]Job{{Type: "pdf", UniqueKey: "k3"}, {Type: "pdf"}}))
+	require.NoError(t, err)
+	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf", UniqueKey: "k4"}, {Type: "pdf"}}))
+	require.NoError(t, err)
+	_, err = Insert(ctx, conn, Job{Type: "pdf", UniqueKey: "a / b"})
+	require.ErrorContains(t, err, `unique_key "a / b" contains " / ", which follows its owner in the table: use another separator`)
+	_, err = conn.Exec(ctx, `RESET ROLE`)
+	require.NoError(t, err)
+	rows, err := conn.Query(ctx, `SELECT unique_key FROM dispatcherd.jobs WHERE unique_key LIKE '%/%' ORDER BY 1`)
+	require.NoError(t, err)
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"dispatcherd_producer / k1", "dispatcherd_producer / k2", "dispatcherd_producer / k3", "dispatcherd_producer / k4",
+	}, keys)
+}
+
 // The second insert of a unique key returns the id of the job that has it.
 func TestUniqueKeyExistsOnce(t *testing.T) {
 	conn, url := database(t)

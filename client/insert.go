@@ -34,7 +34,7 @@ type Job struct {
 	Keys string
 
 	Parent    dispatcherd.JobID // an open [Batch] whose member the job is; 0 = none
-	UniqueKey string            // 1 to 512 bytes; no other pending or running job has it
+	UniqueKey string            // 1 to 512 bytes without " / "; no other pending or running job of the same owner has it
 	UniqueFor time.Duration     // of [Insert]: the unique key stays taken for so long, also when the job has ended; not for members
 }
 
@@ -131,10 +131,11 @@ type Copier interface {
 // fastest way to insert many jobs, but it does not return their ids. A unique key that another job has refuses them all.
 func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, error) {
 	var now time.Time
-	if err := db.QueryRow(ctx, contract.ClockSQL).Scan(&now); err != nil {
+	var owner string
+	if err := db.QueryRow(ctx, contract.CopySetup).Scan(&now, &owner); err != nil {
 		return 0, fmt.Errorf("inserting jobs: %w", err)
 	}
-	next, stop := iter.Pull2(copyRows(jobs, now))
+	next, stop := iter.Pull2(copyRows(jobs, now, owner))
 	defer stop()
 	n, err := db.CopyFrom(ctx, pgx.Identifier{"dispatcherd", "jobs"}, contract.Columns,
 		pgx.CopyFromFunc(func() ([]any, error) {
@@ -153,7 +154,7 @@ var errUnfinished = errors.New("the sequence of jobs panicked or called runtime.
 // copyRows returns the rows for COPY, and an error as the last one if a job is invalid. pgx
 // reads the rows in a goroutine of its own, where a panic would end the process. So copyRows
 // first returns an error, and panics after CopyFrom has returned, when InsertMany calls stop.
-func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
+func copyRows(jobs iter.Seq[Job], now time.Time, owner string) iter.Seq2[[]any, error] {
 	begun := time.Now()
 	return func(yield func([]any, error) bool) {
 		returned := false
@@ -170,6 +171,9 @@ func copyRows(jobs iter.Seq[Job], now time.Time) iter.Seq2[[]any, error] {
 				err = fmt.Errorf("a job of type %q: UniqueFor is for Insert only", j.Type)
 			case row[5] == nil:
 				row[5] = now.Add(time.Since(begun))
+			}
+			if err == nil {
+				contract.Own(row, owner)
 			}
 			if !yield(row, err) {
 				break

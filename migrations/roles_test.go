@@ -69,7 +69,8 @@ var rights = []struct{ who, statement string }{
 	{"   D", `DELETE FROM dispatcherd.jobs_cancelled`},
 	{"   D", `SELECT dispatcherd.end_idle(ARRAY[1], 'cancelled', session_user, NULL)`},
 	{"   D", `SELECT dispatcherd.run_again('{1, 2}', '{pending, pending}', NULL)`},
-	{"P OD", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k') ON CONFLICT DO NOTHING`},
+	{"   D", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k') ON CONFLICT DO NOTHING`},
+	{"P OD", `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', current_user || ' / k') ON CONFLICT DO NOTHING`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, watched) VALUES ('pdf', true)`},
 	{"   D", `INSERT INTO dispatcherd.jobs (type, status) VALUES ('pdf', 'waiting')`},
 	{"   D", `INSERT INTO dispatcherd.jobs_waiting (type, status) VALUES ('pdf', 'waiting')`},
@@ -259,6 +260,7 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 			"insert_unique",
 			"notify_dispatchers",
 			"open_batch",
+			"owns_batch",
 			"raise_early_run_at",
 			"record_edits",
 			"record_limit_edits",
@@ -266,6 +268,14 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 		},
 		names,
 	)
+}
+
+// The statistics of the planner contain values of columns.
+func TestStatisticsShowProducersNothingButIds(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, payload, unique_key) SELECT 'secret', '{"secret": 1}', 'k' || n
+		FROM generate_series(1, 100) n; ANALYZE dispatcherd.jobs; SET ROLE dispatcherd_producer`)
+	require.Empty(t, list[string](t, conn, `SELECT attname::text FROM pg_stats WHERE schemaname = 'dispatcherd' AND attname <> 'id'`))
 }
 
 // Some databases revoke the default rights of PUBLIC. So each right is granted to

@@ -83,23 +83,39 @@ func milliseconds(what string, d, most time.Duration, without string) (any, erro
 // Columns are the columns of a job that producers write, in the order of the values of an insert.
 var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms"}
 
-// ClockSQL reads the clock of Postgres. It also precedes a COPY of jobs, because COPY cannot use the default of a column for some rows
-// only.
+// ClockSQL reads the clock of Postgres.
 const ClockSQL = `SELECT clock_timestamp()`
+
+// ownerSQL is what the table has before a unique key of the role that executes a statement.
+const ownerSQL = `coalesce(dispatcherd.owner() || ' / ', '')`
+
+// CopySetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the default of a
+// column for some rows only, and what precedes unique keys; see [Own].
+const CopySetup = ClockSQL + `, ` + ownerSQL
+
+// Own makes the unique key in a row of [Columns] one of its owner.
+func Own(row []any, owner string) {
+	if key, given := row[8].(string); given {
+		row[8] = owner + key
+	}
+}
 
 // InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
 func InsertSQL(runAt string) string {
 	return "INSERT INTO dispatcherd.jobs (" + strings.Join(Columns, ", ") + ") VALUES ($1, $2::text::jsonb, $3, $4, $5, " + runAt +
-		", $7, $8, $9, $10) RETURNING id"
+		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN " + ownerSQL + " || $9 END, $10) RETURNING id"
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
 const maxUniqueKey = 512
 
-// CheckUniqueKey returns an error for a unique key that is too long; "" = none.
+// CheckUniqueKey returns an error for a unique key that is too long, or that would name an owner; "" = none.
 func CheckUniqueKey(key string) error {
-	if len(key) > maxUniqueKey {
+	switch {
+	case len(key) > maxUniqueKey:
 		return fmt.Errorf("unique_key has %d bytes, must have 1 to %d, or be left out", len(key), maxUniqueKey)
+	case strings.Contains(key, " / "):
+		return fmt.Errorf("unique_key %q contains %q, which follows its owner in the table: use another separator", key, " / ")
 	}
 	return nil
 }

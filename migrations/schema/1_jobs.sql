@@ -106,6 +106,41 @@ BEGIN
     RETURN true;
 END $$;
 
+-- The role that calls a function which runs with the rights of its owner, where current_user is that owner. Such a function has a last
+-- parameter of this type with the default current_user. Postgres computes the default and checks the domain before it enters the function,
+-- so a caller cannot name another role. NULL can get past a domain, so the functions take it for a role without rights. No role may create
+-- tables or functions with the type (8_roles.sql), which could keep such a value until the role has lost its rights.
+CREATE DOMAIN dispatcherd.caller AS name
+    CONSTRAINT caller_is_the_current_user CHECK (VALUE IS NOT DISTINCT FROM current_user);
+
+-- Returns the owner of the batches and unique keys that caller inserts: the role in the setting dispatcherd.owner, which must be the caller
+-- or a group of it, and without the setting the caller. NULL = the dispatchers: all roles that may set created_at. It raises an error if
+-- the caller may not set a column that one of jobs sets; defaults need no right. With key, it returns the owner with which the key
+-- begins, and raises an error if there is none to which the caller belongs. Dispatchers may write any key. The functions for producers
+-- call it, statements that insert unique keys, and the domain unique_key.
+CREATE FUNCTION dispatcherd.owner(caller name DEFAULT current_user, jobs jsonb DEFAULT '[]', key text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    trusted boolean := coalesce(has_column_privilege(caller, 'dispatcherd.jobs', 'created_at', 'INSERT'), false);
+    owner   text := CASE WHEN key IS NULL THEN coalesce(nullif(current_setting('dispatcherd.owner', true), ''),
+        CASE WHEN NOT trusted THEN caller END) WHEN NOT trusted AND position(' / ' IN key) > 0 THEN split_part(key, ' / ', 1) END;
+    denied  text := (SELECT string_agg(c, ', ') FROM unnest('{type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
+        parent, unique_key}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
+        AND EXISTS (SELECT FROM jsonb_array_elements(jobs) j WHERE j ? c AND (c = 'payload' OR j -> c <> 'null')
+            AND NOT '{"payload": {}, "priority": 0, "max_attempts": 5}' @> jsonb_build_object(c, j -> c)));
+BEGIN
+    IF denied IS NOT NULL THEN
+        RAISE insufficient_privilege USING MESSAGE = format('permission denied: %s needs INSERT (%s) on dispatcherd.jobs', caller, denied);
+    ELSIF (owner IS NOT NULL OR NOT trusted) AND NOT EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = owner AND r.rolname !~ '/' AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
+        RAISE insufficient_privilege USING CONSTRAINT = 'owner_is_the_role_or_its_group',
+            MESSAGE = format('%s: the owner must be role %s or a group of it, without / in the name',
+                coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || owner, 'no role'), caller),
+            HINT = format('The table has unique keys as OWNER / KEY, for example "%s / invoice 7".', caller);
+    END IF;
+    RETURN owner;
+END $$;
+
 -- The next three are domains for the reason given above: a constraint of jobs_live would be checked again by each claim and by the end of
 -- each job. The domain keys allows NULL explicitly, because Postgres also checks a domain when it inserts a NULL.
 CREATE DOMAIN dispatcherd.keys AS text
@@ -113,8 +148,10 @@ CREATE DOMAIN dispatcherd.keys AS text
         AND VALUE COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
             '( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$')
         OR dispatcherd.check_keys(VALUE));
+-- A unique key is stored behind its owner, as "OWNER / KEY"; 66 bytes are for the owner.
 CREATE DOMAIN dispatcherd.unique_key AS text
-    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
+    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 578)
+    CONSTRAINT unique_key_begins_with_its_owner CHECK (VALUE IS NULL OR dispatcherd.owner(key => VALUE) IS DISTINCT FROM '');
 CREATE DOMAIN dispatcherd.expected_ms AS int
     CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);
 
@@ -194,7 +231,8 @@ COMMENT ON COLUMN dispatcherd.jobs.admitted_to IS
 COMMENT ON COLUMN dispatcherd.jobs.admitted_at IS 'When the job got its permits the last time; NULL = it needs none, or had none yet.';
 COMMENT ON COLUMN dispatcherd.jobs.parent IS
     'The batch or flow of a member, or the job whose child it is. Producers may only name an open batch.';
-COMMENT ON COLUMN dispatcherd.jobs.unique_key IS 'At most one pending or running job has the same key.';
+COMMENT ON COLUMN dispatcherd.jobs.unique_key IS
+    '"OWNER / KEY"; without an owner it belongs to the dispatchers. At most one pending or running job has the same key.';
 COMMENT ON COLUMN dispatcherd.jobs.watched IS
     'True: a batch, a flow or children of the job depend on its end, so the end is recorded in the table ends. Otherwise NULL.';
 COMMENT ON COLUMN dispatcherd.jobs.expected_ms IS

@@ -22,7 +22,8 @@ CREATE TABLE dispatcherd.batches (
     walk         text        CONSTRAINT walk_is_retry_or_repair CHECK (walk IN ('retry', 'repair')),
     walked       bigint      NOT NULL DEFAULT 0,
     aside        text,
-    aside_at     timestamptz
+    aside_at     timestamptz,
+    owner        text
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -39,6 +40,8 @@ COMMENT ON COLUMN dispatcherd.batches.walk IS
     'What goes through the nodes or members in portions: a retry or a repair. Meanwhile ends wait.';
 COMMENT ON COLUMN dispatcherd.batches.walked IS 'The place of a node, or the negated id of a member, up to which it has come.';
 COMMENT ON COLUMN dispatcherd.batches.aside IS 'Why dispatchers have set it aside: an error that its smallest step meets.';
+COMMENT ON COLUMN dispatcherd.batches.owner IS
+    'The role, or the group, whose members may insert members and seal it; NULL = the dispatchers, which may always. It never changes.';
 COMMENT ON COLUMN dispatcherd.batches.callback IS 'Whether a job with the same id waits for the end of the members.';
 COMMENT ON COLUMN dispatcherd.batches.sealed_at IS 'When it was sealed. Later no member is inserted.';
 COMMENT ON COLUMN dispatcherd.batches.ended_at IS 'When all members had ended, and the callback was released to run or was cancelled.';
@@ -111,6 +114,7 @@ CREATE TABLE dispatcherd.uniques (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX uniques_until ON dispatcherd.uniques (until);
 COMMENT ON TABLE dispatcherd.uniques IS 'Unique keys that stay taken until an instant, also after their jobs have ended.';
+COMMENT ON COLUMN dispatcherd.uniques.key IS 'As jobs.unique_key.';
 
 -- Messages to targets: batches, flows, jobs with children, and jobs on which nodes of flows depend. The statement that ends jobs, or makes
 -- them run again, inserts them in the same transaction; a step of a dispatcher counts and deletes them (internal/flow). A message without
@@ -135,9 +139,32 @@ CREATE TABLE dispatcherd.ends (
 );
 COMMENT ON TABLE dispatcherd.ends IS 'Ends that are not counted yet. Dispatchers count and delete them at once.';
 
+-- Returns true if caller may insert members into a batch and seal it: a dispatcher, or a role that belongs to the owner of the batch.
+-- Otherwise, and if it finds no batch, it raises an error. It locks nothing, so a role cannot hold a row of another owner. Statements that
+-- insert members call it in the condition of check_parent, and the functions for producers.
+CREATE FUNCTION dispatcherd.owns_batch(batch bigint, caller dispatcherd.caller DEFAULT current_user) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    holder text;
+BEGIN
+    IF has_column_privilege(caller, 'dispatcherd.jobs', 'created_at', 'INSERT') THEN
+        RETURN true;
+    END IF;
+    SELECT b.owner INTO holder FROM dispatcherd.batches b WHERE b.id = batch;
+    IF NOT FOUND THEN
+        RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
+    ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = holder AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
+        RAISE insufficient_privilege USING CONSTRAINT = 'batch_is_of_its_owner', MESSAGE = format(
+            'batch %s belongs to %s, to which role %s does not belong', batch, coalesce('role ' || holder, 'the dispatchers'), caller),
+            HINT = 'Use a member of that role, or open batches with a common group as the setting dispatcherd.owner.';
+    END IF;
+    RETURN true;
+END $$;
+
 -- Trigger on inserts into jobs_live and jobs_waiting: a job is inserted into an open batch only. The lock makes the seal of the batch wait
--- until this transaction has ended. The condition of the triggers leaves out jobs with first_run_at, which are retried or released jobs and
--- children: their parents need no check. A flow that is not sealed is visible only to the transaction that inserts it.
+-- until this transaction has ended. The condition of the triggers is evaluated with the rights of the role that inserts. It leaves out
+-- jobs with first_run_at, which are retried or released jobs and children: their parents need no check. A flow that is not sealed is
+-- visible only to the transaction that inserts it.
 CREATE FUNCTION dispatcherd.check_parent() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -148,8 +175,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE foreign_key_violation USING CONSTRAINT = 'parent_is_a_batch', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
             MESSAGE = format('parent %s is no batch', NEW.parent), HINT = 'Use the id that open_batch returned.';
-    END IF;
-    IF b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL THEN
+    ELSIF b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'batch_is_open', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'parent',
             MESSAGE = format('batch %s is %s', NEW.parent, CASE WHEN b.cancelled_by IS NULL THEN 'sealed' ELSE 'cancelled' END),
             HINT = CASE WHEN b.cancelled_by IS NULL THEN 'Insert all members before seal_batch.' ELSE 'Open another batch.' END;
@@ -157,9 +183,11 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_live FOR EACH ROW
-    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
+    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL AND dispatcherd.owns_batch(NEW.parent))
+    EXECUTE FUNCTION dispatcherd.check_parent();
 CREATE TRIGGER check_parent AFTER INSERT ON dispatcherd.jobs_waiting FOR EACH ROW
-    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL) EXECUTE FUNCTION dispatcherd.check_parent();
+    WHEN (NEW.parent IS NOT NULL AND NEW.first_run_at IS NULL AND dispatcherd.owns_batch(NEW.parent))
+    EXECUTE FUNCTION dispatcherd.check_parent();
 
 -- Returns why a job in JSON is invalid, as far as this can be said without the constraints of the table jobs; NULL = it is valid so far.
 -- The list `further` names the members that are allowed besides those of a job. All statements that insert jobs from JSON call it.
@@ -174,6 +202,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
             THEN format('keys is %s, must be a text of words, for example "tenant:42 stripe*3"', left((job -> 'keys')::text, 64))
         WHEN jsonb_typeof(job -> 'unique_key') NOT IN ('string', 'null')
             THEN format('unique_key is %s, must be a text', left((job -> 'unique_key')::text, 64))
+        WHEN job ->> 'unique_key' LIKE '% / %'
+            THEN format('unique_key is %s, must not contain " / ", which follows the owner', left((job -> 'unique_key')::text, 64))
         WHEN jsonb_typeof(job -> 'run_at') NOT IN ('string', 'null')
             THEN format('run_at is %s, must be a text, for example "2026-01-31T08:00:00Z"', left((job -> 'run_at')::text, 64))
         WHEN (job -> 'priority')::text !~ '^(-?[0-9]{1,4}|null)$'
@@ -190,17 +220,17 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
--- has checked the parent, and check_parent does not. An earlier run_at becomes the present. The payload is read from the object itself,
--- because in a record the payload null would be as absent. open_batch, insert_member, insert_flow and
+-- has checked the parent, and check_parent does not. Their unique keys get the owner. An earlier run_at becomes the present. The payload is
+-- read from the object itself, because in a record the payload null would be as absent. open_batch, insert_member, insert_flow and
 -- insert_nodes call it, and dispatchers for children (claim/spawn.go).
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
-    checked boolean DEFAULT false) RETURNS void
+    checked boolean DEFAULT false, owner text DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
         unique_key, parent, watched)
     SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.job -> 'payload', '{}'), coalesce(r.priority, 0), d.due,
         CASE WHEN checked THEN d.due END, coalesce(r.max_attempts, 5),
-        r.timeout_ms, r.expected_ms, r.keys, r.unique_key, parent, watched[r.place]
+        r.timeout_ms, r.expected_ms, r.keys, coalesce(owner || ' / ', '') || r.unique_key, parent, watched[r.place]
     FROM ROWS
         FROM (jsonb_to_recordset(jobs) AS (type text, priority smallint, run_at timestamptz, max_attempts smallint,
         timeout_ms int, expected_ms int, keys text, unique_key text), jsonb_array_elements(jobs))
@@ -211,7 +241,7 @@ $$;
 -- Opens a batch and returns its id. job is the callback, which runs after the members if run_when applies; it gets the id of the batch.
 -- With a parent, the callback is a member of that batch. Producers call it.
 CREATE FUNCTION dispatcherd.open_batch(job jsonb DEFAULT NULL, run_when text DEFAULT 'done', name text DEFAULT NULL,
-    parent bigint DEFAULT NULL) RETURNS bigint
+    parent bigint DEFAULT NULL, caller dispatcherd.caller DEFAULT current_user) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -224,16 +254,17 @@ BEGIN
         RAISE check_violation USING CONSTRAINT = 'payload_is_an_object',
             MESSAGE = 'the callback: payload must be a JSON object, because it gets the member "batch"';
     ELSIF job IS NULL AND parent IS NOT NULL THEN
-        RAISE check_violation USING CONSTRAINT = 'parent_needs_a_callback',
-            MESSAGE = 'a batch without a callback cannot be the member of a batch';
+        RAISE check_violation USING CONSTRAINT = 'parent_needs_a_callback', MESSAGE = 'a member of a batch needs a callback, to be a job';
     END IF;
-    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when) VALUES (batch, 'batch', name, job IS NOT NULL, run_when);
-    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[batch], '{waiting}', '{true}', parent) WHERE job IS NOT NULL;
+    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when, owner) VALUES (batch, 'batch', name, job IS NOT NULL, run_when,
+        dispatcherd.owner(caller, jsonb_build_array(job || jsonb_build_object('parent', parent))));
+    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[batch], '{waiting}', '{true}', parent)
+        WHERE job IS NOT NULL AND (parent IS NULL OR dispatcherd.owns_batch(parent, caller));
     RETURN batch;
 END $$;
 
 -- Inserts a member into an open batch and returns its id. Producers call it.
-CREATE FUNCTION dispatcherd.insert_member(batch bigint, job jsonb) RETURNS bigint
+CREATE FUNCTION dispatcherd.insert_member(batch bigint, job jsonb, caller dispatcherd.caller DEFAULT current_user) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     id      bigint := nextval('dispatcherd.job_ids');
@@ -244,28 +275,30 @@ BEGIN
     ELSIF batch IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
-    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[id], '{pending}', NULL, batch);
+    PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[id], '{pending}', NULL, batch,
+        owner => dispatcherd.owner(caller, jsonb_build_array(job || '{"parent": 1}'))) WHERE dispatcherd.owns_batch(batch, caller);
     RETURN id;
 END $$;
 
 -- Seals a batch: it gets no further members, and its callback runs when all have ended. fired: no member is open, so it
--- follows at once. It counts members after it has waited for a lock, so each of its statements needs a new snapshot. Producers call it.
-CREATE FUNCTION dispatcherd.seal_batch(batch bigint, OUT open int, OUT done int, OUT failed int, OUT cancelled int, OUT fired boolean)
+-- follows at once. It does not lock a batch that is sealed. It counts members after it has waited for a lock, so each of its statements
+-- needs a new snapshot. Producers call it.
+CREATE FUNCTION dispatcherd.seal_batch(batch bigint, caller dispatcherd.caller DEFAULT current_user, OUT open int, OUT done int,
+    OUT failed int, OUT cancelled int, OUT fired boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     what record;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
-            MESSAGE = 'seal_batch needs the isolation level read committed; this transaction has '
-                || current_setting('transaction_isolation'),
-            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.';
-    END IF;
-    IF batch IS NULL THEN
+            HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.', MESSAGE =
+            'seal_batch needs the isolation level read committed; this transaction has ' || current_setting('transaction_isolation');
+    ELSIF batch IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
-    -- waits for transactions that insert members
-    SELECT b.kind, b.cancelled_by INTO what FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children' FOR UPDATE;
+    PERFORM dispatcherd.owns_batch(batch, caller);
+    PERFORM FROM dispatcherd.batches b WHERE b.id = batch AND b.sealed_at IS NULL FOR UPDATE; -- waits for transactions that insert members
+    SELECT b.kind, b.cancelled_by INTO what FROM dispatcherd.batches b WHERE b.id = batch AND b.kind <> 'children';
     IF NOT FOUND THEN
         RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
     ELSIF what.kind = 'flow' THEN
@@ -280,13 +313,15 @@ BEGIN
         INSERT INTO dispatcherd.ends (target) VALUES (batch);
         PERFORM dispatcherd.notify_ends();
     END IF;
-    SELECT b.open, b.done, b.failed, b.cancelled, b.open = 0 INTO open, done, failed, cancelled, fired
-        FROM dispatcherd.batches b WHERE b.id = batch;
+    SELECT b.open, b.done, b.failed, b.cancelled, b.open = 0 FROM dispatcherd.batches b WHERE b.id = batch
+        INTO open, done, failed, cancelled, fired;
 END $$;
 
 -- Inserts a job, unless a pending or running job has the unique key, or the key is reserved. With for_time, it reserves the key for that
--- time in the table uniques. id is the job that has the key: the inserted one, if inserted is true. Producers call it.
-CREATE FUNCTION dispatcherd.insert_unique(job jsonb, unique_key text, for_time interval DEFAULT NULL, OUT id bigint, OUT inserted boolean)
+-- time in the table uniques. id is the job that has the key: the inserted one, if inserted is true. The key is one of the owner; NULL = the
+-- dispatchers. It is reserved until an instant; NULL = it is free when the job has ended. Producers call it.
+CREATE FUNCTION dispatcherd.insert_unique(job jsonb, unique_key text, for_time interval DEFAULT NULL,
+    caller dispatcherd.caller DEFAULT current_user, OUT id bigint, OUT inserted boolean, OUT owner text, OUT until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_variable
@@ -296,19 +331,22 @@ DECLARE
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the job: ' || problem;
-    ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL THEN
-        RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes', MESSAGE = 'the unique key must have 1 to 512 bytes';
+    ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL OR unique_key LIKE '% / %' THEN
+        RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes',
+            MESSAGE = 'the unique key must have 1 to 512 bytes, without " / ", which follows the owner';
     ELSIF for_time <= '0' THEN
-        RAISE check_violation USING CONSTRAINT = 'for_time_is_positive',
-            MESSAGE = format('for_time is %s, must be longer than 0, or NULL', for_time);
+        RAISE check_violation USING CONSTRAINT = 'for_time_is_positive', MESSAGE = format('for_time is %s, must be > 0, or NULL', for_time);
     END IF;
+    owner := dispatcherd.owner(caller, jsonb_build_array(job || '{"unique_key": "k"}'));
+    unique_key := coalesce(owner || ' / ', '') || unique_key;
     inserted := false;
     FOR round IN 1..10 LOOP -- the job that has the key may end between two statements
-        SELECT u.job_id INTO id FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.until > clock_timestamp();
+        SELECT u.job_id, u.until INTO id, until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.until > clock_timestamp();
         EXIT WHEN FOUND;
         IF for_time > '0' THEN -- the second of two transactions waits here
             INSERT INTO dispatcherd.uniques AS u (key, job_id, until) VALUES (unique_key, fresh, clock_timestamp() + for_time)
-                ON CONFLICT (key) DO UPDATE SET job_id = EXCLUDED.job_id, until = EXCLUDED.until WHERE u.until <= clock_timestamp();
+                ON CONFLICT (key) DO UPDATE SET job_id = EXCLUDED.job_id, until = EXCLUDED.until WHERE u.until <= clock_timestamp()
+                RETURNING u.until INTO until;
             CONTINUE WHEN NOT FOUND;
         END IF;
         INSERT INTO dispatcherd.jobs (id, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key)
@@ -318,15 +356,11 @@ BEGIN
             timeout_ms int, expected_ms int, keys text)
         ON CONFLICT DO NOTHING;
         inserted := FOUND;
-        IF inserted THEN
-            id := fresh;
-            EXIT;
-        END IF;
+        id := fresh;
+        EXIT WHEN inserted;
         SELECT j.id INTO id FROM dispatcherd.jobs_live j WHERE j.unique_key = insert_unique.unique_key;
-        IF FOUND THEN
-            UPDATE dispatcherd.uniques u SET job_id = insert_unique.id WHERE u.key = insert_unique.unique_key AND for_time > '0';
-            EXIT;
-        END IF;
+        UPDATE dispatcherd.uniques u SET job_id = insert_unique.id WHERE id IS NOT NULL AND u.job_id = fresh AND u.key = unique_key;
+        EXIT WHEN id IS NOT NULL;
         DELETE FROM dispatcherd.uniques u WHERE u.job_id = fresh AND u.key = unique_key;
     END LOOP;
     IF id IS NULL THEN
@@ -336,7 +370,7 @@ END $$;
 
 -- Inserts a flow and returns its id and those of its nodes. It locks no row of other jobs: dispatchers link the jobs outside the flow on
 -- which nodes depend (see edges). Producers call it.
-CREATE FUNCTION dispatcherd.insert_flow(flow jsonb) RETURNS jsonb
+CREATE FUNCTION dispatcherd.insert_flow(flow jsonb, caller dispatcherd.caller DEFAULT current_user) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_variable
@@ -351,17 +385,16 @@ BEGIN
     PERFORM dispatcherd.reject_flow(bad.node, bad.rule, bad.why) WHERE bad.rule IS NOT NULL;
     ids := ARRAY (SELECT nextval('dispatcherd.job_ids') FROM generate_series(1, jsonb_array_length(nodes)));
     places := (SELECT jsonb_object_agg(n.node ->> 'name', n.place) FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place));
-    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when)
-        VALUES (batch, 'flow', flow ->> 'name', flow ? 'callback', coalesce(flow -> 'callback' ->> 'run_when', 'done'));
+    INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when, owner)
+        VALUES (batch, 'flow', flow ->> 'name', flow ? 'callback', coalesce(flow -> 'callback' ->> 'run_when', 'done'),
+            dispatcherd.owner(caller, nodes || coalesce(flow -> 'callback', '[]')));
     INSERT INTO dispatcherd.nodes AS d (id, flow, place, name, depends_on, run_when, takes_results, open, ready_at)
     SELECT ids[n.place], batch, n.place, n.node ->> 'name', a.ids, coalesce(n.node ->> 'run_when', 'done'),
-        coalesce((n.node ->> 'takes_results')::boolean, false), cardinality(a.ids),
-        CASE WHEN a.ids = '{}' THEN clock_timestamp() END
+        coalesce((n.node ->> 'takes_results')::boolean, false), cardinality(a.ids), CASE WHEN a.ids = '{}' THEN clock_timestamp() END
     FROM jsonb_array_elements(nodes) WITH ORDINALITY AS n (node, place) CROSS JOIN LATERAL (
         SELECT ARRAY (SELECT DISTINCT CASE WHEN jsonb_typeof(e) = 'string' THEN ids[(places ->> (e #>> '{}'))::int]
             WHEN e::bigint BETWEEN ids[1] AND ids[cardinality(ids)] THEN 0 ELSE e::bigint END
-            FROM jsonb_array_elements(n.node -> 'after') AS e) AS ids
-    ) a;
+            FROM jsonb_array_elements(n.node -> 'after') AS e) AS ids) a;
     INSERT INTO dispatcherd.edges (before, flow, after, linked)
     SELECT x.id, batch, array_agg(d.id ORDER BY d.id), CASE WHEN x.id NOT BETWEEN ids[1] AND ids[cardinality(ids)] THEN false END
     FROM dispatcherd.nodes d CROSS JOIN unnest(d.depends_on) AS x (id) WHERE d.flow = batch GROUP BY x.id;
@@ -369,7 +402,7 @@ BEGIN
     FROM (SELECT g.before, g.after, (SELECT j.id FROM dispatcherd.jobs j WHERE j.id = g.before LIMIT 1) IS NULL AS missing
         FROM dispatcherd.edges g WHERE g.flow = batch AND NOT g.linked) e
     CROSS JOIN unnest(e.after) AS a (id) JOIN dispatcherd.nodes d ON d.id = a.id
-    WHERE e.missing OR d.takes_results AND NOT has_column_privilege(session_user, 'dispatcherd.jobs', 'result', 'SELECT')
+    WHERE e.missing OR d.takes_results AND NOT coalesce(has_column_privilege(caller, 'dispatcherd.jobs', 'result', 'SELECT'), false)
     ORDER BY d.place LIMIT 1;
     PERFORM dispatcherd.reject_flow(bad.name, 'results_of_other_jobs_may_be_read',
         'takes_results needs the right to read the results of jobs outside the flow: '
@@ -379,18 +412,15 @@ BEGIN
         FROM dispatcherd.batches b WHERE b.id = bad.before AND NOT b.callback AND b.kind <> 'children'),
             format('job %s does not exist', bad.before))) WHERE bad.missing;
     PERFORM dispatcherd.insert_nodes(batch, nodes, ids);
-    IF flow ? 'callback' THEN
-        BEGIN
-            PERFORM dispatcherd.insert_jobs(jsonb_build_array(flow -> 'callback'), ARRAY[batch], '{waiting}', '{true}', NULL);
-        EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-            PERFORM dispatcherd.reject_flow(NULL, 'callback_is_a_job', 'the callback: ' || SQLERRM);
-        END;
-    END IF;
+    BEGIN
+        PERFORM dispatcherd.insert_jobs('[]' || flow['callback'], ARRAY[batch], '{waiting}', '{true}', NULL) WHERE flow ? 'callback';
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+        PERFORM dispatcherd.reject_flow(NULL, 'callback_is_a_job', 'the callback: ' || SQLERRM);
+    END;
     UPDATE dispatcherd.batches SET sealed_at = clock_timestamp(), open = cardinality(ids) WHERE id = batch;
     INSERT INTO dispatcherd.ends (target) SELECT batch WHERE EXISTS (SELECT FROM dispatcherd.edges e WHERE e.flow = batch AND NOT e.linked);
     PERFORM dispatcherd.notify_ends() WHERE FOUND;
-    RETURN jsonb_build_object('id', batch, 'nodes', (SELECT jsonb_object_agg(d.name, d.id) FROM dispatcherd.nodes d
-        WHERE d.flow = batch));
+    RETURN jsonb_build_object('id', batch, 'nodes', (SELECT jsonb_object_agg(d.name, d.id) FROM dispatcherd.nodes d WHERE d.flow = batch));
 END $$;
 
 -- Returns the first rule that the document of a flow breaks, as far as the document shows it, the node (NULL = the flow itself), and a
@@ -472,25 +502,19 @@ END $$;
 CREATE FUNCTION dispatcherd.insert_nodes(batch bigint, nodes jsonb, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    statuses dispatcherd.status[];
-    watched  boolean[];
+    statuses dispatcherd.status[] := (
+        SELECT array_agg(CASE open WHEN 0 THEN 'pending' ELSE 'waiting' END ORDER BY place) FROM dispatcherd.nodes WHERE flow = batch);
+    rule     text;
 BEGIN
-    SELECT array_agg(CASE WHEN d.open = 0 THEN 'pending' ELSE 'waiting' END::dispatcherd.status ORDER BY d.place),
-        array_agg(false ORDER BY d.place)
-        INTO statuses, watched FROM dispatcherd.nodes d WHERE d.flow = batch;
     BEGIN
-        PERFORM dispatcherd.insert_jobs(nodes, ids, statuses, watched, batch);
+        PERFORM dispatcherd.insert_jobs(nodes, ids, statuses, array_fill(false, ARRAY[cardinality(ids)]), batch);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
         FOR i IN 1..cardinality(ids) LOOP
             BEGIN
                 PERFORM dispatcherd.insert_jobs(jsonb_build_array(nodes -> (i - 1)), ids[i:i], statuses[i:i], NULL, batch);
             EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-                DECLARE
-                    rule text;
-                BEGIN
-                    GET STACKED DIAGNOSTICS rule = CONSTRAINT_NAME;
-                    PERFORM dispatcherd.reject_flow(nodes -> (i - 1) ->> 'name', coalesce(nullif(rule, ''), 'node_is_a_job'), SQLERRM);
-                END;
+                GET STACKED DIAGNOSTICS rule = CONSTRAINT_NAME;
+                PERFORM dispatcherd.reject_flow(nodes -> (i - 1) ->> 'name', coalesce(nullif(rule, ''), 'node_is_a_job'), SQLERRM);
             END;
         END LOOP;
         RAISE;

@@ -9,7 +9,6 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_
 DECLARE
     readable boolean;
     n        int;
-    total    int := 0;
 BEGIN
     FOREACH readable IN ARRAY ARRAY[true, false] LOOP
         BEGIN
@@ -20,25 +19,24 @@ BEGIN
                 WHERE j.id BETWEEN i.id AND i.id AND j.status IN ('waiting', 'pending') RETURNING j.*, i.reason
             ), ended AS (
                 INSERT INTO dispatcherd.ends (target, jobs, statuses, sizes)
-                SELECT parent, array_agg(id::bigint ORDER BY id), array_agg(final), array_agg(0) FROM gone
-                WHERE parent IS NOT NULL GROUP BY parent
+                SELECT parent, array_agg(id::bigint ORDER BY id), array_agg(final), array_agg(0)
+                FROM gone WHERE parent IS NOT NULL GROUP BY parent
                 UNION ALL SELECT id, ARRAY[id::bigint], ARRAY[final], '{0}' FROM gone WHERE watched
             )
             INSERT INTO dispatcherd.jobs_cancelled (id, run_at, first_run_at, created_at, attempt, status, timeout_ms, priority,
                 max_attempts, failures, crashes, type, payload, keys, expected_ms, fence, parent, unique_key, watched, finished_at,
-                    cancelled_by, log, errors)
-            SELECT id, run_at, first_run_at, created_at, attempt, 'cancelled', timeout_ms, priority,
-                max_attempts, failures, crashes, type, CASE WHEN readable THEN payload
-                    ELSE 'null'::dispatcherd.payload END, keys, expected_ms, fence, parent, unique_key, watched,
+                cancelled_by, log, errors)
+            SELECT id, run_at, first_run_at, created_at, attempt, 'cancelled', timeout_ms, priority, max_attempts, failures, crashes, type,
+                CASE WHEN readable THEN payload ELSE 'null'::dispatcherd.payload END, keys, expected_ms, fence, parent, unique_key, watched,
                 now(), by, log, CASE WHEN readable AND reason IS NULL THEN errors ELSE
                     CASE WHEN NOT readable THEN '[]' WHEN jsonb_array_length(errors) >= 10 THEN errors - 0 ELSE coalesce(errors, '[]') END
                     || jsonb_build_object('attempt', attempt, 'at', now(), 'outcome', final, 'error', concat_ws('; ', reason,
-                        CASE WHEN NOT readable
-                            THEN 'the payload and the earlier errors cannot be read in Postgres and were dropped' END)) END FROM gone;
+                    CASE WHEN NOT readable THEN 'the payload and the earlier errors cannot be read in Postgres and were dropped' END)) END
+            FROM gone;
             GET DIAGNOSTICS n = ROW_COUNT;
             IF final = 'failed' THEN
-                UPDATE dispatcherd.jobs SET status = 'failed', cancelled_by = NULL WHERE id = ANY (ids) AND status = 'cancelled'
-                    AND finished_at = now();
+                UPDATE dispatcherd.jobs SET status = 'failed', cancelled_by = NULL
+                    WHERE id = ANY (ids) AND status = 'cancelled' AND finished_at = now();
             END IF;
             RETURN n;
         EXCEPTION WHEN data_corrupted OR internal_error THEN
@@ -47,10 +45,7 @@ BEGIN
             END IF;
         END;
         IF cardinality(ids) > 1 THEN
-            FOR i IN 1..cardinality(ids) LOOP
-                total := total + dispatcherd.end_idle(ids[i:i], final, by, reasons[i:i]);
-            END LOOP;
-            RETURN total;
+            RETURN (SELECT sum(dispatcherd.end_idle(ids[i:i], final, by, reasons[i:i])) FROM generate_series(1, cardinality(ids)) i);
         END IF;
     END LOOP;
 END $$;

@@ -24,8 +24,9 @@ BEGIN
             EXECUTE format('GRANT INSERT (%s), SELECT (id) ON dispatcherd.jobs TO %I', job_columns, role); -- INSERT … RETURNING id
             EXECUTE format('GRANT USAGE ON SEQUENCE dispatcherd.job_ids TO %I', role);
             EXECUTE format('GRANT EXECUTE ON FUNCTION
-                dispatcherd.insertion_time, dispatcherd.numbers_length, dispatcherd.check_keys, dispatcherd.insert_unique,
-                dispatcherd.open_batch, dispatcherd.insert_member, dispatcherd.seal_batch, dispatcherd.insert_flow TO %I', role);
+                dispatcherd.insertion_time, dispatcherd.numbers_length, dispatcherd.check_keys, dispatcherd.owner, dispatcherd.owns_batch,
+                dispatcherd.insert_unique, dispatcherd.open_batch, dispatcherd.insert_member, dispatcherd.seal_batch,
+                dispatcherd.insert_flow TO %I', role);
         END IF;
 
         IF role IN ('dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher') THEN -- see the state

@@ -134,7 +134,7 @@ func TestLockedBatchStopsNoOther(t *testing.T) {
 	w.seal(locked)
 	w.seal(free)
 	tx := w.begin()
-	_, err := tx.Exec(t.Context(), `SELECT dispatcherd.seal_batch($1)`, locked)
+	_, err := tx.Exec(t.Context(), `SELECT FROM dispatcherd.batches WHERE id = $1 FOR UPDATE`, locked)
 	require.NoError(t, err)
 	w.end(contract.Succeeded, append(a, b...)...)
 	r, err := w.CountEnds(t.Context())
