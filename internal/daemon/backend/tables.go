@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -70,6 +71,9 @@ func (b *Backend) insertUnique(ctx context.Context, job *contract.NewJob) (id di
 // permitParent returns the error of permit for the callback of a batch, whose run a member delays.
 func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit func(string) error) error {
 	types, err := about(ctx, joins.Joins{DB: b.Pool}.Types, []int64{int64(id)})
+	if errors.Is(err, joins.ErrInvalid) {
+		return &ondemand.InvalidError{Reason: fmt.Errorf("parent: %w", err)}
+	}
 	for _, typ := range types {
 		if err == nil {
 			err = permit(typ)

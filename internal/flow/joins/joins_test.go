@@ -164,9 +164,12 @@ func TestFlowIsReadWithTheStatesOfItsNodes(t *testing.T) {
 	require.Equal(t, 2, f.Nodes[2].Dependencies)
 	require.True(t, f.Nodes[2].TakesResults)
 
-	types, err := j.Types(ctx, []int64{1, int64(a), int64(b), int64(c)})
+	types, err := j.Types(ctx, []int64{1, int64(a), int64(c), int64(inserted.ID)})
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"old", "x", "z"}, types)
+	_, err = j.Types(ctx, []int64{1, int64(b)})
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, fmt.Sprintf("no job or batch has the id %d", b))
 }
 
 func TestWaitingJobNamesWhatItWaitsFor(t *testing.T) {

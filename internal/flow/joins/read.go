@@ -18,7 +18,7 @@ const (
 		WHEN b.sealed_at IS NULL THEN 'open' ELSE 'sealed' END`
 	batchColumns = `b.id, b.kind, b.name, ` + state + ` AS state, b.callback, CASE WHEN b.callback THEN b.run_when END AS run_when,
 	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed,
-	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by, b.aside`
+	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by, b.aside, b.owner`
 
 	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
 	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)%s
@@ -38,8 +38,10 @@ const (
 		FROM dispatcherd.jobs j WHERE j.id = n.id LIMIT 1
 	) j ON true WHERE n.flow = $1) l`
 
-	typesSQL = `SELECT coalesce(json_agg(DISTINCT j.type), '[]')::text FROM unnest($1::bigint[]) i (id) CROSS JOIN LATERAL (
-	SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j`
+	// The missing id is neither that of a job nor of a batch. A batch and its callback become visible together.
+	typesSQL = `SELECT json_build_object('Types', coalesce(json_agg(DISTINCT j.type) FILTER (WHERE j.type IS NOT NULL), '[]'),
+	'Missing', coalesce(min(i.id) FILTER (WHERE j.type IS NULL AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = i.id)), 0))::text
+	FROM unnest($1::bigint[]) i (id) LEFT JOIN LATERAL (SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j ON true`
 
 	waitsSQL = `SELECT row_to_json(l)::text FROM (
 	SELECT false AS batch, n.flow, n.open AS left, (SELECT aside FROM dispatcherd.batches WHERE id = n.flow) AS aside,
@@ -126,10 +128,18 @@ func (j Joins) CancelledWith(ctx context.Context, job dispatcherd.JobID) (types 
 	return j.MemberTypes(ctx, &b)
 }
 
-// Types returns the types of jobs, in no order, without those that do not exist.
-func (j Joins) Types(ctx context.Context, ids []int64) (types []string, err error) {
-	err = j.read(ctx, &types, typesSQL, ids)
-	return types, err
+// Types returns the types of jobs, in no order. A batch without a callback has none. Types returns an ErrInvalid if it does not see one of
+// the ids: a statement that follows might see it, and a caller whose rights are checked by the types would then use any type.
+func (j Joins) Types(ctx context.Context, ids []int64) ([]string, error) {
+	var found struct {
+		Types   []string
+		Missing int64
+	}
+	err := j.read(ctx, &found, typesSQL, ids)
+	if err == nil && found.Missing != 0 {
+		err = &RefusedError{message: fmt.Sprintf("no job or batch has the id %d", found.Missing), kind: ErrInvalid}
+	}
+	return found.Types, err
 }
 
 // Waits returns what a waiting job waits for, or nil.
