@@ -55,7 +55,8 @@ func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 
 // Get reads one job with payload, result and errors.
 func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, payload::text, result::text, progress::text, log::text
+	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, payload::text, result::text, progress::text, log::text,
+		(SELECT until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND until > now()) AS key_until
 		FROM dispatcherd.jobs WHERE id = $1`, id)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -55,6 +55,7 @@ type Batch struct {
 	Cancelled      int                `json:"cancelled"`              // members
 	CancelledBy    string             `json:"cancelled_by,omitempty"` // who cancelled it
 	Aside          string             `json:"aside,omitempty"`        // why dispatchers do nothing for it until a repair
+	Owner          string             `json:"owner,omitempty"`        // the role of Postgres that may use it; absent: the dispatchers
 }
 
 // BatchFilter selects a page of batches, the newest first.

@@ -30,9 +30,11 @@ type Job struct {
 	Fence      *int64  `json:"fence,omitempty"`
 	AdmittedTo *int    `json:"admitted_to,omitempty"` // the only dispatcher that may run it, because a limit counts the jobs of each
 	Parent     *int64  `json:"parent,omitempty"`      // its batch or flow, or the job whose child it is
-	UniqueKey  *string `json:"unique_key,omitempty"`
-	Dispatcher *int    `json:"dispatcher,omitempty"`
-	Cancelled  *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	UniqueKey  *string `json:"unique_key,omitempty"`  // "OWNER / KEY"; without an owner it is a key of the dispatchers
+	// The unique key stays taken so long, also after the end of the job; not in lists.
+	KeyUntil   *time.Time `json:"unique_key_until,omitempty"`
+	Dispatcher *int       `json:"dispatcher,omitempty"`
+	Cancelled  *string    `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
 	// Of the last attempt of an ended job that failed or waited at least a second.
 	Placement *Placement      `json:"placement,omitempty"`
 	Payload   json.RawMessage `json:"payload,omitempty"`

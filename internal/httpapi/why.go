@@ -32,8 +32,9 @@ type Why struct {
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
-	UniqueKey string            `json:"unique_key,omitempty"`
-	KeyJob    dispatcherd.JobID `json:"unique_key_job,omitempty"` // of a job that has ended: the pending or running job with its unique key
+	UniqueKey string            `json:"unique_key,omitempty"`       // "OWNER / KEY"; without an owner it is a key of the dispatchers
+	KeyJob    dispatcherd.JobID `json:"unique_key_job,omitempty"`   // of a job that has ended: the pending or running job with its unique key
+	KeyUntil  *time.Time        `json:"unique_key_until,omitempty"` // the unique key stays taken so long, also after the end of the job
 
 	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
 

@@ -36,7 +36,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	why := b.whyRow(id, &job)
 	b.addKeys(ctx, &why, &job)
 	if job.UniqueKey != nil {
-		why.UniqueKey = *job.UniqueKey
+		why.UniqueKey, why.KeyUntil = *job.UniqueKey, job.KeyUntil
 	}
 	if job.UniqueKey != nil && job.Status.Final() {
 		why.KeyJob, _ = about(ctx, b.jobs().Holder, why.UniqueKey) // the facts suffice

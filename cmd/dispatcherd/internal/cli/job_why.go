@@ -164,6 +164,9 @@ func addWhy(add Add, why *httpapi.Why) {
 	add("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	add.Some("keys", why.Keys)
 	add.Some("unique key", why.UniqueKey+When(why.KeyJob != 0, "; job %d has it, so this job cannot be retried", why.KeyJob))
+	if why.KeyUntil != nil {
+		add("", "taken until %s, also after the end of the job", Stamp(*why.KeyUntil))
+	}
 	for _, r := range why.Reasons {
 		add("reason", "%s: %s", r, reasonText(why, r))
 	}

@@ -63,6 +63,17 @@ func TestWhySaysWhichDependenciesHaveNotEnded(t *testing.T) {
 	require.Regexp(t, "^30 of its dependencies have not ended: .*, …$", why(30, slices.Repeat([]contract.Dependency{a}, 10)...))
 }
 
+func TestWhyNamesTheUniqueKeyWithItsOwner(t *testing.T) {
+	var lines []string
+	add := func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }
+	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
+	addWhy(add, &httpapi.Why{Job: 7, Type: "pdf", Status: "done", Reasons: []string{"Final"}, UniqueKey: "shop / invoice 7", KeyUntil: &at})
+	require.Equal(t, []string{
+		"job 7 pdf, priority 0, done", "unique key shop / invoice 7", " taken until 2026-01-31T23:00:00.000Z, also after the end of the job",
+		"reason Final: it has ended",
+	}, lines)
+}
+
 func TestWhyCountsSlotsOfOtherDispatchers(t *testing.T) {
 	require.Equal(t, "0 support the type, 0 of them free", slotsText(&httpapi.Why{}))
 	require.Equal(t, "2 support the type, 1 of them free; 3 more at other dispatchers",
