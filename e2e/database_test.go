@@ -60,7 +60,7 @@ func (w *world) lives(h *host) {
 
 	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'x', s, '2020-01-01 12:00Z'
 		FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
-	w.exec(`SELECT dispatcherd.create_partition('done', '2020-01-02')`)
+	w.exec(`SELECT dispatcherd.create_partition('done', '2020-01-02', '2020-01-03')`)
 	store, err := claim.Open(w.t.Context(), claim.Config{DSN: w.dsn})
 	require.NoError(w.t, err)
 	defer store.Close()
@@ -75,7 +75,7 @@ func (w *world) lives(h *host) {
 // Postgres refuses to update or delete rows of a published table that nothing identifies.
 func TestPublicationOfAllTablesStopsNothing(t *testing.T) {
 	t.Parallel()
-	server, _ := ownServerWith(t, map[string]string{"fsync": "off", "wal_level": "logical"})
+	server, _ := ownServerWith(t, map[string]string{"fsync": "off", "wal_level": "logical", "max_prepared_transactions": "10"})
 	w := newWorldOn(t, server.URL("postgres"))
 	w.exec(`CREATE PUBLICATION everything FOR ALL TABLES`)
 	_, err := migrations.Up(t.Context(), w.dsn)
@@ -84,6 +84,65 @@ func TestPublicationOfAllTablesStopsNothing(t *testing.T) {
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
 	h.awaitSlots(2)
 	w.lives(h)
+	w.insertsInTwoPhases()
+	require.NoError(t, h.stop())
+	w.db.Close()
+}
+
+// insertsInTwoPhases inserts rows without notifications. Dispatchers find them.
+func (w *world) insertsInTwoPhases() {
+	w.t.Helper()
+	done := w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'done'`)
+	conn, err := w.db.Acquire(w.t.Context())
+	require.NoError(w.t, err)
+	defer conn.Release()
+	for _, sql := range []string{
+		`BEGIN`,
+		`SET LOCAL dispatcherd.notify = off`,
+		`INSERT INTO dispatcherd.jobs (type, keys) VALUES ('x', NULL), ('x', 'two')`,
+		`SELECT dispatcherd.seal_batch(dispatcherd.open_batch('{"type": "x", "payload": {}}'))`,
+		`SELECT dispatcherd.insert_flow(jsonb_build_object('nodes', jsonb_build_array(jsonb_build_object('name', 'a', 'type', 'x', 'after',
+			jsonb_build_array((SELECT min(id) FROM dispatcherd.jobs WHERE status = 'done'))))))`,
+		`PREPARE TRANSACTION 'x'`,
+		`COMMIT PREPARED 'x'`,
+	} {
+		_, err := conn.Exec(w.t.Context(), sql)
+		require.NoError(w.t, err, sql)
+	}
+	w.awaitDone(done + 4)
+}
+
+// Postgres turns read-only below open sessions, as in a maintenance, and accepts writes again.
+func TestReadOnlyPostgresIsAnOutage(t *testing.T) {
+	t.Parallel()
+	server, _ := ownServer(t)
+	_, err := migrations.Up(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	w := newWorldOn(t, server.URL("postgres"))
+	h := w.start(w.config("d"))
+	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
+	h.awaitSlots(2)
+	running := w.insert("x", work{Do: "gate"})
+	held := w.seen.start(t, running, 1)
+	c := h.caller()
+	w.exec(`ALTER SYSTEM SET default_transaction_read_only = on`)
+	w.exec(`SELECT pg_reload_conf()`)
+	var got response
+	eventually(t, func() bool {
+		got = c.ask(http.MethodPost, "/v1/jobs", `{"type":"x"}`)
+		return got.StatusCode == http.StatusServiceUnavailable
+	}, func() string { return "503; it is " + got.body })
+	require.Contains(t, got.problem(t).Detail, "read-only")
+	w.seen.open(t, held) // its end cannot be recorded yet
+	eventually(t, func() bool { return strings.Contains(h.log.text(), "Postgres is read-only") }, func() string { return "a line in the log" })
+	w.exec(`ALTER SYSTEM RESET default_transaction_read_only`)
+	w.exec(`SELECT pg_reload_conf()`)
+	w.await(running, dispatcherd.Done)
+	eventually(t, func() bool {
+		got = c.ask(http.MethodPost, "/v1/jobs", `{"type":"x"}`)
+		return got.StatusCode < 300
+	}, func() string { return "an insertion; it is " + got.body })
+	require.Less(t, got.StatusCode, 300)
 	require.NoError(t, h.stop())
 	w.db.Close()
 }
