@@ -68,8 +68,10 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 	if json.Unmarshal(r.Jobs, &jobs) != nil || len(jobs) == 0 || len(jobs) > childrenMost {
 		return nil, &SpawnError{"children_are_1_to_1000", "the children must be an array of 1 to 1000 jobs"}
 	}
-	if err := jsontext.CheckSendable(r.Jobs); err != nil {
-		return nil, &SpawnError{"child_is_a_job", "the children cannot be sent to a worker: " + err.Error()}
+	for i, job := range jobs {
+		if err := jsontext.CheckSendable(job); err != nil {
+			return nil, &SpawnError{"child_is_a_job", fmt.Sprintf("child %d cannot be sent to a worker: %v", i+1, err)}
+		}
 	}
 	parent := int64(r.Parent)
 	var place int

@@ -20,7 +20,7 @@ func TestPayloadOfAChildIsKeptOrRefused(t *testing.T) {
 	require.Empty(t, r.Reason)
 	require.Equal(t, "null {}",
 		one[string](t, db, `SELECT string_agg(payload::text, ' ' ORDER BY type) FROM dispatcherd.jobs WHERE type <> 'pdf'`))
-	r = spawn(`[{"type": "a", "payload": {"n": 1e5000}}]`)
+	r = spawn(`[{"type": "a"}, {"type": "a", "payload": {"n": 1e5000}}]`)
 	require.Equal(t, "child_is_a_job", r.Rule)
-	require.Equal(t, "the children cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", r.Reason)
+	require.Equal(t, "child 2 cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", r.Reason)
 }
