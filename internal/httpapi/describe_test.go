@@ -301,7 +301,7 @@ func (d *describer) members(t reflect.Type, body bool, properties object, requir
 			continue
 		}
 		p := d.tagged(f, d.schema(f.Type, body))
-		optional := strings.Contains(options, "omitempty")
+		optional := strings.Contains(options, "omit") // omitempty or omitzero
 		if f.Type.Kind() == reflect.Pointer && !optional && p["type"] != nil {
 			p["type"] = []any{p["type"], "null"}
 		}

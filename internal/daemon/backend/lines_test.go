@@ -71,11 +71,11 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","run_at":"tomorrow"}`:             `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","run_at":5}`:                      `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","prio":3}`: `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, ` +
-			`max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+			`max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
 		`{"Type":"pdf"}`: `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, ` +
-			`timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+			`timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
 		`{"type":"pdf","\u0070ayload":1}`: `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, ` +
-			`run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for`,
+			`run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
 		`{"type":"a","payload":{},"type":"b"}`:    "line 1: type is given twice",
 		`{"payload":{"\"":["{"]},"payload":"\\"}`: "line 1: payload is given twice",
 		`{"type":"a\u2028b"}`:                     "line 1: type has the invisible character U+2028 at byte 2: remove it",
@@ -102,7 +102,9 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 			"and no parent",
 		`{"type":"pdf","unique_key":"k","parent":1,"unique_for":"1s"}`: "line 1: unique_for 1s must be more than 0, and needs a " +
 			"unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`: "line 1: unique_for is for a single job only",
+		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`: "line 1: unique_for and run_in are for a single job only",
+		`{"type":"pdf","run_in":"1h"}`:                      "line 1: unique_for and run_in are for a single job only",
+		`{"type":"pdf","run_in":"-1s"}`:                     "line 1: run_in -1s must not be negative, and excludes run_at",
 		`{"type":"pdf","unique_key":"k","unique_for":"long"}`: `line 1: duration "long": must be a number with a unit (s, m, h), ` +
 			`for example "1h30m"`,
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
