@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"sync"
 	"testing"
@@ -61,6 +62,25 @@ func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
 	removed, err := migrations.Down(t.Context(), dsn)
 	require.NoError(t, err, "down without a schema changes nothing")
 	require.False(t, removed)
+}
+
+// The encoding of the database has no character of the SQL files that is not ASCII.
+func TestSchemaFitsADatabaseOfAnotherEncoding(t *testing.T) {
+	dsn := pgtest.Empty(t)
+	const name = "dispatcherd_latin9"
+	owner := connect(t, dsn)
+	_, err := owner.Exec(t.Context(), `CREATE DATABASE `+name+` TEMPLATE template0 ENCODING 'LATIN9' LC_COLLATE 'C' LC_CTYPE 'C'`)
+	require.NoError(t, err)
+	defer func() {
+		_, err := owner.Exec(context.Background(), `DROP DATABASE `+name)
+		require.NoError(t, err)
+	}()
+	other, err := url.Parse(dsn)
+	require.NoError(t, err)
+	other.Path = "/" + name
+	applied, err := migrations.Up(t.Context(), other.String())
+	require.NoError(t, err)
+	require.Equal(t, []int64{migrations.Baseline}, applied)
 }
 
 func TestConcurrentUpsAreSafe(t *testing.T) {

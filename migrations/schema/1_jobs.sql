@@ -369,7 +369,7 @@ $$;
 -- inserts single rows if a trigger uses one.
 --
 -- A session keeps the plan that it made while the table was empty. With enable_seqscan = off this plan uses an index (plans_test.go). The
--- generic plan saves planning at every call (150 µs instead of 10). jit is off, because enable_seqscan = off gives the scan of dispatchers,
+-- generic plan saves planning at every call (0.15 ms instead of 0.01). jit is off, because enable_seqscan = off gives the scan of dispatchers,
 -- which has no index to use, a high cost, for which the server would compile the query.
 CREATE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -2,7 +2,7 @@
 -- owner of the tables may do that. Both functions wait for a lock at most 250 ms: what they create or drop stays locked until the
 -- transaction ends, and so do the rest and, after a drop, the partitioned table of the status, into which dispatchers move ended jobs.
 
--- Creates the partition of a final status for the days from day on and before until. CREATE … PARTITION OF would lock the whole status;
+-- Creates the partition of a final status for the days from day on and before until. CREATE ... PARTITION OF would lock the whole status;
 -- ATTACH does not.
 CREATE FUNCTION dispatcherd.create_partition(final dispatcherd.status, day date, until date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -21,7 +21,7 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.compatible_from, dispatcherd.duration_class TO %I', role);
 
         IF role IN ('dispatcherd_producer', 'dispatcherd_operator', 'dispatcherd_dispatcher') THEN -- insert jobs, batches and flows
-            EXECUTE format('GRANT INSERT (%s), SELECT (id) ON dispatcherd.jobs TO %I', job_columns, role); -- INSERT … RETURNING id
+            EXECUTE format('GRANT INSERT (%s), SELECT (id) ON dispatcherd.jobs TO %I', job_columns, role); -- INSERT ... RETURNING id
             EXECUTE format('GRANT USAGE ON SEQUENCE dispatcherd.job_ids TO %I', role);
             EXECUTE format('GRANT EXECUTE ON FUNCTION
                 dispatcherd.insertion_time, dispatcherd.numbers_length, dispatcherd.check_keys, dispatcherd.owner, dispatcherd.owns_batch,
