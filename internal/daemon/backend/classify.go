@@ -24,7 +24,10 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
-const lockNotAvailable = "55P03" // a server executes the statement later, perhaps
+const (
+	lockNotAvailable = "55P03" // a server executes the statement later, perhaps
+	noConversion     = "0A000" // the database has the encoding SQL_ASCII, and the value has an escaped character
+)
 
 // classify translates errors of claim and pgx to errors of httpapi and ondemand.
 func classify(err error) error {
@@ -49,7 +52,8 @@ func classify(err error) error {
 	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
 		strings.HasPrefix(refused.Code, "P0")): // a function or trigger of the database raised an exception
 		return rest.Conflict.Of(claim.Refusal(refused))
-	case errors.As(err, &refused) && len(refused.Code) == 5 && (refused.Code[:2] == "22" || refused.Code[:2] == "23"):
+	case errors.As(err, &refused) && len(refused.Code) == 5 &&
+		(refused.Code[:2] == "22" || refused.Code[:2] == "23" || refused.Code == noConversion):
 		return &ondemand.InvalidError{Reason: errors.New(claim.Refusal(refused))}
 	}
 	return err

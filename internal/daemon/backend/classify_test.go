@@ -55,6 +55,15 @@ func TestExceptionOfATriggerIsAConflict(t *testing.T) {
 	require.Equal(t, "Postgres rejects the job: not today", p.Detail)
 }
 
+// A database with the encoding SQL_ASCII cannot store "\u20ac". This is no defect of the dispatcher.
+func TestValueThatTheEncodingExcludesIsInvalid(t *testing.T) {
+	var invalid *ondemand.InvalidError
+	for _, code := range []string{"0A000", "22P05"} {
+		require.ErrorAs(t, classify(&pgconn.PgError{Code: code, Message: "conversion between UTF8 and SQL_ASCII is not supported"}), &invalid)
+		require.ErrorContains(t, invalid.Reason, "conversion between UTF8 and SQL_ASCII is not supported")
+	}
+}
+
 // A caller of the API learns how to narrow a search that took too long, and gets 503.
 func TestSearchThatTookTooLongSaysWhatToNarrow(t *testing.T) {
 	var p *rest.Problem
