@@ -33,6 +33,7 @@ func TestSerializableProducersDoNotConflict(t *testing.T) {
 		fmt.Sprintf(`INSERT INTO dispatcherd.jobs (type, parent) VALUES ('pdf', %d)`, batch),
 		fmt.Sprintf(`SELECT dispatcherd.insert_member(%d, '{"type": "pdf"}')`, batch),
 		`SELECT dispatcherd.insert_unique('{"type": "pdf"}', 'b%d')`,
+		`SELECT dispatcherd.insert_unique('{"type": "pdf"}', 'c%d', '1 hour')`,
 		`SELECT dispatcherd.open_batch('{"type": "pdf"}')`,
 		`INSERT INTO dispatcherd.limits (key) VALUES ('a%d')`,
 	} {
@@ -45,6 +46,9 @@ func TestSerializableProducersDoNotConflict(t *testing.T) {
 			require.NoError(t, err, statement)
 		}
 	}
+	exec(t, conn, `BEGIN ISOLATION LEVEL SERIALIZABLE`)
+	require.False(t, one[bool](t, conn, `SELECT inserted FROM dispatcherd.insert_unique('{"type": "pdf"}', 'c0', '1 hour')`), "it is reserved")
+	exec(t, conn, `COMMIT`)
 }
 
 // Postgres cannot prepare a transaction that has notified.

@@ -341,7 +341,9 @@ BEGIN
     unique_key := coalesce(owner || ' / ', '') || unique_key;
     inserted := false;
     FOR round IN 1..10 LOOP -- the job that has the key may end between two statements
-        SELECT u.job_id, u.until INTO id, until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.until > clock_timestamp();
+        -- a serializable transaction does not read the page of the index into which it then writes: others would conflict with it
+        SELECT u.job_id, u.until INTO id, until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.until > clock_timestamp()
+            AND (round > 1 OR for_time IS NULL OR current_setting('transaction_isolation') <> 'serializable');
         EXIT WHEN FOUND;
         IF for_time > '0' THEN -- the second of two transactions waits here
             INSERT INTO dispatcherd.uniques AS u (key, job_id, until) VALUES (unique_key, fresh, clock_timestamp() + for_time)
