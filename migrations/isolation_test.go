@@ -37,9 +37,14 @@ func TestSerializableProducersDoNotConflict(t *testing.T) {
 		`SELECT dispatcherd.open_batch('{"type": "pdf"}')`,
 		`INSERT INTO dispatcherd.limits (key) VALUES ('a%d')`,
 	} {
-		for i, p := range producers {
-			exec(t, p, `BEGIN ISOLATION LEVEL SERIALIZABLE`)
-			exec(t, p, strings.ReplaceAll(statement, "%d", strconv.Itoa(i)))
+		for round := range 2 { // in the second one, each writes after all have read
+			for i, p := range producers {
+				if round == 0 {
+					exec(t, p, `BEGIN ISOLATION LEVEL SERIALIZABLE`)
+				}
+				_, err := p.Exec(t.Context(), strings.ReplaceAll(statement, "%d", strconv.Itoa(10*i+round)))
+				require.NoError(t, err, statement)
+			}
 		}
 		for _, p := range producers {
 			_, err := p.Exec(t.Context(), `COMMIT`)
