@@ -34,9 +34,7 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	// Of a job with keys that runs: the part of its wait before it had its permits, and the reason for the longest part of the wait.
-	Permits   time.Duration
-	WaitedFor Reason
+	Placed *contract.Placement // of a job that runs
 
 	// The ranks follow the order of decisions. OtherSlots is what the last heartbeat said.
 	contract.Standing
@@ -162,9 +160,7 @@ func (c *Core) explainJob(e *explainer) {
 		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
-		if x.Permits = j.row.permits; j.delivery.Fence != 0 {
-			x.WaitedFor = j.waitedFor
-		}
+		x.Placed = c.placement(j, contract.Retry)
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
 		}

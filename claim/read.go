@@ -20,6 +20,15 @@ const jobColumns = `id, type, status::text, priority, run_at, first_run_at, crea
 		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
 		AS cancelled`
 
+// rivals are columns about the job that has the unique key of an ended job, and how long the key stays taken, and about the parent if it has
+// permits of a key of a pending job.
+const rivals = `(SELECT u.until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND u.until > now()) AS key_until,
+	CASE WHEN status IN ('done', 'failed', 'cancelled') THEN
+	(SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = jobs.unique_key) END AS unique_key_job,
+	CASE WHEN status = 'pending' THEN (SELECT p.id FROM dispatcherd.jobs_live p WHERE p.id = jobs.parent AND p.fence > 0
+		AND string_to_array(regexp_replace(p.keys, '\*\w+', '', 'g'), ' ')
+			&& string_to_array(regexp_replace(jobs.keys, '\*\w+', '', 'g'), ' ')) END AS parent_with_key`
+
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")
 
@@ -55,9 +64,8 @@ func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 
 // Get reads one job with payload, result and errors.
 func (j Jobs) Get(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	rows := j.query(ctx, `SELECT `+jobColumns+`, clock_timestamp() AS read_at, payload::text, result::text, progress::text, log::text,
-		(SELECT until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND until > now()) AS key_until
-		FROM dispatcherd.jobs WHERE id = $1`, id)
+	rows := j.query(ctx, `SELECT `+jobColumns+`, `+rivals+`, clock_timestamp() AS read_at, payload::text, result::text,
+		progress::text, log::text FROM dispatcherd.jobs WHERE id = $1`, id)
 	job, err := pgx.CollectOneRow(rows, pgx.RowToStructByName[contract.Job])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = j.notFound(ctx, id)
@@ -93,12 +101,6 @@ func (j Jobs) Locked(ctx context.Context, id dispatcherd.JobID) (*Lock, error) {
 		return nil, nil
 	}
 	return lock, err
-}
-
-// Holder returns the pending or running job that has a unique key; 0 = none.
-func (j Jobs) Holder(ctx context.Context, key string) (id dispatcherd.JobID, err error) {
-	err = j.DB.QueryRow(ctx, `SELECT coalesce((SELECT id FROM dispatcherd.jobs_live WHERE unique_key = $1), 0)::bigint`, key).Scan(&id)
-	return id, err
 }
 
 // Counts returns how many jobs there are by status. It reads the whole table.

@@ -236,7 +236,7 @@ func TestWaitForPermitsIsNamed(t *testing.T) {
 	require.Greater(t, p.Permits, 1.0)
 	require.LessOrEqual(t, p.Permits, p.Waited)
 	require.Regexp(t, `waited +\S+, of this \S+ for permits, longest for: Permits\n`, h.shown("job get %d", id))
-	require.Regexp(t, `waited \S+, of this \S+ for permits; longest for: Permits\n`, w.why(h, id))
+	require.Regexp(t, `waited \S+, of this \S+ for permits; waited for: Permits\n`, w.why(h, id))
 }
 
 // A limit for each dispatcher has admitted a job to another dispatcher. No slot here is that of the job.
@@ -247,7 +247,7 @@ func TestWhyNamesTheDispatcherThatMayRunAJob(t *testing.T) {
 	h.awaitSlots(1)
 	w.exec(`INSERT INTO dispatcherd.jobs (type, keys, fence, admitted_to) VALUES ('pdf', 'k', 1, 4711)`)
 	why := w.why(h, dispatcherd.JobID(w.number(`SELECT max(id) FROM dispatcherd.jobs`)))
-	require.Regexp(t, `AdmittedElsewhere: only dispatcher 4711 may run it, .*\n`, why)
+	require.Regexp(t, `AdmittedElsewhere: only the dispatcher below may run it, .*\n`, why)
 	require.Regexp(t, `dispatcher +4711\n`, why)
 	require.NotContains(t, why, "this job's")
 }
@@ -307,8 +307,8 @@ func TestWhyJobsWithKeysWait(t *testing.T) {
 	)
 	w.exec(`INSERT INTO dispatcherd.jobs (type, keys, parent, first_run_at) VALUES ('pdf', 'tenant:42', $1, now())`, holder) // a child
 	child := dispatcherd.JobID(w.number(`SELECT max(id) FROM dispatcherd.jobs`))
-	says(child, fmt.Sprintf(`KeyBusy: .*; its parent, job %d, has the key: if it waits for this job, neither continues`, holder))
-	require.Contains(t, w.why(other, child), fmt.Sprintf("its parent, job %d, has the key", holder))
+	says(child, fmt.Sprintf(`KeyBusy: .*; its parent, job %d, has a key that it needs: if the parent waits for it, neither continues`, holder))
+	require.Contains(t, w.why(other, child), fmt.Sprintf("its parent, job %d, has a key", holder))
 	w.exec(`DELETE FROM dispatcherd.jobs WHERE id = $1`, child)
 	require.Regexp(t, `keys +tenant:42\n`, w.why(h, holder))
 	require.NotContains(t, w.why(h, holder), "Key")

@@ -71,7 +71,7 @@ func TestHolderOfAUniqueKeyIsNamed(t *testing.T) {
 	require.Regexp(t, `unique key +invoice 7\n`, h.shown("job why %d", id))
 	h.shown("job cancel %d", id)
 	other := w.insertNew(claim.New{Type: "unknown", UniqueKey: "invoice 7"}, work{})
-	require.Regexp(t, fmt.Sprintf(`unique key +invoice 7; job %d has it, so this job cannot be retried\n`, other), h.shown("job why %d", id))
+	require.Regexp(t, fmt.Sprintf(`unique key +invoice 7\n +job %d has it, so this job cannot be retried\n`, other), h.shown("job why %d", id))
 	got := h.onAPI("", "job", "retry", "--type", "unknown", "--yes")
 	require.Equal(t, "0 jobs retried\n", got.out)
 	require.Contains(t, got.err, fmt.Sprintf(`job %d is cancelled: job %d has its unique key "invoice 7"`, id, other))

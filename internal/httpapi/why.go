@@ -32,9 +32,9 @@ type Why struct {
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
-	UniqueKey string            `json:"unique_key,omitempty"`       // "OWNER / KEY"; without an owner it is a key of the dispatchers
-	KeyJob    dispatcherd.JobID `json:"unique_key_job,omitempty"`   // of a job that has ended: the pending or running job with its unique key
-	KeyUntil  *time.Time        `json:"unique_key_until,omitempty"` // the unique key stays taken so long, also after the end of the job
+	UniqueKey *string    `json:"unique_key,omitempty"`       // "OWNER / KEY"; without an owner it is a key of the dispatchers
+	KeyJob    *int64     `json:"unique_key_job,omitempty"`   // of a job that has ended: the pending or running job with its unique key
+	KeyUntil  *time.Time `json:"unique_key_until,omitempty"` // the unique key stays taken so long, also after the end of the job
 
 	WaitsFor *contract.Dependencies `json:"waits_for,omitempty"` // of a job with status waiting
 
@@ -80,7 +80,7 @@ type KeyWait struct {
 	Holders  []int64 `json:"holders,omitempty"`           // ids of jobs that have permits, at most 10
 	Alone    bool    `json:"alone,omitempty"`             // one of the holders runs alone on the key
 	Scope    string  `json:"scope,omitempty"`             // dispatcher: each dispatcher has the capacity; else absent
-	Parent   int64   `json:"parent,omitempty"`            // the parent of the job, if it has permits: it may wait for this job
+	Parent   *int64  `json:"parent,omitempty"`            // the parent of the job, if it has permits of its keys: it may wait for this job
 	Position int     `json:"position,omitempty"`          // among the waiting jobs of the key, 1 is the next
 	AtLeast  bool    `json:"position_at_least,omitempty"` // others may be before the job that are not known or not counted
 	First    int64   `json:"first,omitempty"`             // with KeyOrder: the job that has precedence

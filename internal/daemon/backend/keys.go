@@ -38,21 +38,17 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 	why.Ranks, why.Slot = contract.Ranks{}, 0
 	class := permits.Class{Keys: *job.Keys, Type: job.Type, Priority: int16(job.Priority)}
 	var w permits.Waiting
-	parent := int64(0)
 	if !b.Book(ctx, func(book *permits.Book) {
 		w = book.Explain(class, permits.Job{RunAt: job.RunAt.UnixMicro(), ID: int64(job.ID)})
-		if job.Parent != nil && book.Holds(*job.Parent, w.Key) {
-			parent = *job.Parent
-		}
 	}) {
 		why.Reasons = append([]string{httpapi.ReasonKeyElsewhere}, why.Reasons...)
-		why.KeyWait = b.keyWait(ctx, job)
+		why.KeyWait = b.keyWait(ctx, *job.Keys, job.ParentWithKey)
 		return
 	}
 	if reason := keyReasons[w.Reason]; reason != "" {
 		why.Reasons = append([]string{reason}, why.Reasons...)
 		why.KeyWait = keyWaitView(&w)
-		why.KeyWait.Parent = parent
+		why.KeyWait.Parent = job.ParentWithKey
 	}
 	if w.Key != "" { // slots do not matter
 		why.Slots = nil
@@ -122,8 +118,8 @@ func keyWaitView(w *permits.Waiting) *httpapi.KeyWait {
 const maxHoldersShown = 10
 
 // keyWait says what the table says about the first key that has no room for a job. Without an answer of Postgres it says nothing.
-func (b *Backend) keyWait(ctx context.Context, job *contract.Job) *httpapi.KeyWait {
-	needs, err := permits.Parse(*job.Keys)
+func (b *Backend) keyWait(ctx context.Context, keys string, parent *int64) *httpapi.KeyWait {
+	needs, err := permits.Parse(keys)
 	if err != nil {
 		return nil
 	}
@@ -144,20 +140,15 @@ func (b *Backend) keyWait(ctx context.Context, job *contract.Job) *httpapi.KeyWa
 		}
 	}
 	s := &states[first]
-	k := &httpapi.KeyWait{Key: s.Key, Held: s.Held, Alone: s.Alone}
+	k := &httpapi.KeyWait{Key: s.Key, Held: s.Held, Alone: s.Alone, Parent: parent}
 	if s.Limit.Scope == contract.DispatcherScope {
 		k.Scope = s.Limit.Scope
 	}
 	if s.Limit.Capacity != nil {
 		k.Capacity = new(int64(*s.Limit.Capacity))
 	}
-	for i := range s.Jobs {
-		if i < maxHoldersShown {
-			k.Holders = append(k.Holders, s.Jobs[i].ID)
-		}
-		if job.Parent != nil && s.Jobs[i].ID == *job.Parent {
-			k.Parent = *job.Parent
-		}
+	for i := range s.Jobs[:min(len(s.Jobs), maxHoldersShown)] {
+		k.Holders = append(k.Holders, s.Jobs[i].ID)
 	}
 	k.Controller, _ = within(ctx, table.Controller) // the facts suffice
 	return k

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -35,12 +36,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	}
 	why := b.whyRow(id, &job)
 	b.addKeys(ctx, &why, &job)
-	if job.UniqueKey != nil {
-		why.UniqueKey, why.KeyUntil = *job.UniqueKey, job.KeyUntil
-	}
-	if job.UniqueKey != nil && job.Status.Final() {
-		why.KeyJob, _ = about(ctx, b.jobs().Holder, why.UniqueKey) // the facts suffice
-	}
+	why.UniqueKey, why.KeyUntil, why.KeyJob = job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}
@@ -101,26 +97,21 @@ func whyBecause(job *contract.Job, reason string) httpapi.Why {
 }
 
 func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
-	me := int(b.Dispatcher())
+	me, other, reason := int(b.Dispatcher()), job.Dispatcher, httpapi.ReasonOtherDispatcher
+	if job.Status == dispatcherd.Pending {
+		other, reason = job.AdmittedTo, httpapi.ReasonAdmittedElsewhere
+	}
 	switch {
 	case job.Status.Final():
 		why := whyBecause(job, httpapi.ReasonFinal)
 		b.addDecisions(&why, id, job.Attempt)
-		if p := job.Placement; p != nil {
-			addPermits(&why, job, p.Permits, p.WaitedFor)
-		} else {
-			addPermits(&why, job, 0, "")
-		}
+		addPermits(&why, job, job.Placement)
 		addRecord(&why, job)
 		addOrigin(&why, job, me)
 		return why
-	case job.Status == dispatcherd.Running && job.Dispatcher != nil && *job.Dispatcher != me:
-		why := whyBecause(job, httpapi.ReasonOtherDispatcher)
-		why.Dispatcher = *job.Dispatcher
-		return why
-	case job.Status == dispatcherd.Pending && job.AdmittedTo != nil && *job.AdmittedTo != me:
-		why := whyBecause(job, httpapi.ReasonAdmittedElsewhere)
-		why.Dispatcher = *job.AdmittedTo
+	case other != nil && *other != me:
+		why := whyBecause(job, reason)
+		why.Dispatcher = *other
 		return why
 	}
 	x := b.explain(actor.Inquiry{
@@ -134,7 +125,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	})
 	why := whyView(&x)
 	b.addDecisions(&why, id, job.Attempt)
-	addPermits(&why, job, contract.Seconds(x.Permits), string(x.WaitedFor))
+	addPermits(&why, job, x.Placed)
 	if job.Status == dispatcherd.Pending && why.Placement == nil {
 		why.DecisionLog = "" // no placement is expected
 	}
@@ -160,13 +151,11 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 
 // addPermits completes the placement of a job with keys from the decision log. The log was written before it was known since when the job
 // had its permits, so its reasons may be older.
-func addPermits(why *httpapi.Why, job *contract.Job, permits float64, waitedFor string) {
-	p := why.Placement
-	if p == nil || job.Keys == nil {
-		return
-	}
-	if p.Permits, p.WaitedFor = permits, nil; waitedFor != "" {
-		p.WaitedFor = []string{waitedFor}
+func addPermits(why *httpapi.Why, job *contract.Job, placed *contract.Placement) {
+	if p := why.Placement; p != nil && job.Keys != nil {
+		if p.WaitedFor = nil; placed != nil {
+			p.Permits, p.WaitedFor = placed.Permits, strings.Fields(placed.WaitedFor)
+		}
 	}
 }
 
@@ -180,10 +169,8 @@ func addRecord(why *httpapi.Why, job *contract.Job) {
 	s := p.Score
 	why.Placement = &httpapi.Placement{
 		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited, Permits: p.Permits,
-		Score: contract.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
-	}
-	if p.WaitedFor != "" {
-		why.Placement.WaitedFor = []string{p.WaitedFor}
+		WaitedFor: strings.Fields(p.WaitedFor),
+		Score:     contract.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
 	}
 	why.End = &httpapi.End{At: *job.FinishedAt, Attempt: int(job.Attempt), Outcome: string(job.Status), Waited: p.Waited, Ran: p.Ran}
 	why.DecisionLog = ""

@@ -94,6 +94,7 @@ func (w *world) rule(sql string, args ...any) string {
 // The answer of a retry counts the jobs that run again, now or after others, and says why others do not.
 func TestRetryCountsTheJobsThatRunAgain(t *testing.T) {
 	w := newWorld(t)
+	const idle = "they would be cancelled again: the jobs before them do not fit their run_when"
 	flow, n := w.flow(`{"callback": {"type": "c"}, "nodes": [
 		{"name": "a", "type": "x"}, {"name": "handler", "type": "x", "after": ["a"], "run_when": "failed"},
 		{"name": "after", "type": "x", "after": ["handler"]},
@@ -104,7 +105,7 @@ func TestRetryCountsTheJobsThatRunAgain(t *testing.T) {
 	r, err := w.askRetry(flow)
 	require.NoError(t, err)
 	require.Equal(t, contract.RetriedTree{
-		Changed: 3, Skipped: 2, Why: []string{"2, because they would be cancelled again: the jobs before them do not fit their run_when"},
+		Changed: 3, Skipped: 2, Why: []string{"2, because " + idle},
 	}, r, "b, c and the callback")
 	w.countEnds()
 	require.Equal(t, []string{"pending", "waiting", "cancelled", "cancelled"},
@@ -124,7 +125,7 @@ func TestRetryCountsTheJobsThatRunAgain(t *testing.T) {
 	w.seal(handled)
 	w.countEnds()
 	require.Equal(t, "cancelled", w.status(handled))
-	refused(handled, "the callback would be cancelled again: the jobs before it do not fit its run_when")
+	refused(handled, idle)
 
 	outer := w.open("ended")
 	inner := get[int64](w, `SELECT dispatcherd.open_batch('{"type": "inner"}', 'failed', parent => $1)`, outer)
@@ -133,7 +134,7 @@ func TestRetryCountsTheJobsThatRunAgain(t *testing.T) {
 	w.countEnds()
 	w.end(contract.Succeeded, outer)
 	w.countEnds()
-	refused(outer, "they are callbacks that run only after a failure, and nothing has failed")
+	refused(outer, idle)
 
 	batch := w.open("done")
 	members := w.members(batch, 2)

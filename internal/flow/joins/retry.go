@@ -20,12 +20,10 @@ type badJobs struct {
 	Gone      int               // of them, those without a row
 	FirstGone dispatcherd.JobID // one of these
 	Moved     int               // that were retried alone
-	Taken     int               // members whose unique key a live job has
+	Taken     int               // members whose unique key a live job has, or a later one of these members, which is retried instead
 	Holder    dispatcherd.JobID // one of these jobs
-	Repeated  int               // members with the unique key of a later one, which is retried instead
 	Idle      int               // callbacks of batches without a failed member, which run only after one
 	Callback  bool              // the callback has failed or was cancelled
-	Live      bool              // the callback is pending or running
 	Outer     dispatcherd.JobID // the batch of which the callback is a member, if it is being cancelled
 	Nodes     []badNode         // of a flow, in the order of their places
 }
@@ -69,7 +67,7 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 			found.Gone, found.Checked, found.FirstGone)
 	case found.Outer != 0:
 		err = conflict("batch_is_open", "batch %d, of which it is a member, is being cancelled: retry it afterwards", found.Outer)
-	case r.Changed == 0 && r.Skipped > 0 && !found.Live && (b.CancelledBy == "" || b.EndedAt != nil): // a retry withdraws a cancellation
+	case r.Changed == 0 && r.Skipped > 0 && (b.CancelledBy == "" || b.EndedAt != nil): // a retry withdraws a cancellation
 		err = conflict("nothing_runs", "nothing would run again; left out: %s", strings.Join(r.Why, "; "))
 	}
 	if err != nil {
@@ -94,21 +92,20 @@ func (f *badJobs) retried(b *contract.Batch) (r contract.RetriedTree) {
 		}
 	}
 	skip(f.Taken, "other jobs have their unique keys (for example job %d)", f.Holder)
-	skip(f.Repeated, "later jobs with the same unique keys run instead")
 	skip(f.Moved, "they have been retried alone")
-	skip(f.Idle, "they are callbacks that run only after a failure, and nothing has failed")
-	all := b.Failed + b.Cancelled
-	r.Changed = max(all, f.Checked) - r.Skipped
+	all, idle := b.Failed+b.Cancelled, f.Idle
+	r.Changed = max(all, f.Checked) - r.Skipped - idle
 	if b.Kind == contract.FlowKind {
-		var stay int
-		r.Changed, stay = again(f.Nodes)
-		skip(stay, "they would be cancelled again: the jobs before them do not fit their run_when")
+		r.Changed, idle = again(f.Nodes)
 	}
-	if open := b.Open != nil && *b.Open > 0; f.Callback && !open && r.Changed == 0 && !flow.Runs(b.RunWhen, all) {
-		skip(1, "the callback would be cancelled again: the jobs before it do not fit its run_when")
-	} else if f.Callback {
+	switch open := b.Open != nil && *b.Open > 0; {
+	case !f.Callback:
+	case open, r.Changed > 0, flow.Runs(b.RunWhen, all):
 		r.Changed++
+	default:
+		idle++
 	}
+	skip(idle, "they would be cancelled again: the jobs before them do not fit their run_when")
 	return r
 }
 
@@ -148,7 +145,6 @@ const (
 	// callbackFacts are columns about callback $1.
 	callbackFacts = `
 	(SELECT count(*) > 0 FROM dispatcherd.jobs j WHERE j.id = $1 AND j.status IN ('failed', 'cancelled')) AS callback,
-	EXISTS (SELECT FROM dispatcherd.jobs_live j WHERE j.id = $1) AS live,
 	coalesce((SELECT min(b.id) FROM dispatcherd.jobs j JOIN dispatcherd.batches b ON b.id = j.parent
 		WHERE j.id = $1 AND b.ended_at IS NULL AND b.cancelled_by IS NOT NULL), 0) AS outer`
 
@@ -159,14 +155,14 @@ const (
 	// badMembersSQL describes the first $2 failed and cancelled members of batch $1, as walkSQL of package flowstore finds them.
 	badMembersSQL = `
 WITH m AS MATERIALIZED (
-	SELECT m.id, o.moved, CASE WHEN h.holder IS NULL THEN j.unique_key END AS unique_key, h.holder, m.status = 'cancelled' AND EXISTS (
+	SELECT m.id, o.moved, coalesce((SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key),
+		CASE WHEN j.unique_key IS NOT NULL THEN nullif(max(m.id) OVER (PARTITION BY j.unique_key), m.id) END) AS holder,
+		m.status = 'cancelled' AND EXISTS (
 		SELECT FROM dispatcherd.batches t WHERE t.id = m.id AND t.callback AND t.run_when = 'failed' AND t.failed + t.cancelled = 0) AS idle
 	FROM (SELECT job_id AS id, status, finished_at FROM dispatcherd.bad_members WHERE batch = $1::bigint ORDER BY job_id DESC LIMIT $2) m` +
 		asRecorded + `
-	CROSS JOIN LATERAL (SELECT (SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = j.unique_key) AS holder) h
 )
 SELECT row_to_json(r)::text FROM (SELECT ` + rowFacts + `, count(holder) AS taken, coalesce(min(holder), 0) AS holder,
-	count(unique_key) - count(DISTINCT unique_key) AS repeated,
 	count(*) FILTER (WHERE idle AND moved IS NULL) AS idle, ` + callbackFacts + ` FROM m) r`
 
 	// badNodesSQL describes the first $2 failed and cancelled nodes of flow $1, which has fewer.

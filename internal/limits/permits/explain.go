@@ -147,12 +147,6 @@ func (b *Book) holders(k *key) (ids []int64) {
 	return ids[:min(len(ids), mostHolders)]
 }
 
-// Holds reports whether a job has a permit of a key.
-func (b *Book) Holds(id int64, key string) bool {
-	p := b.permits[id]
-	return p != nil && slices.ContainsFunc(p.holds, func(h hold) bool { return h.key.name == key })
-}
-
 // precededBy names the first job of a class as the one that has precedence.
 func (w *Waiting) precededBy(c *class, now int64) {
 	w.First = c.head.id

@@ -145,9 +145,6 @@ func TestPlaceBehindUnreadJobsIsALowerBound(t *testing.T) {
 	explain := func() Waiting { return w.Explain(Class{Keys: "k", Type: "z"}, Job{w.now, last}) }
 	require.Equal(t, 3, explain().Ahead)
 	require.False(t, explain().AtLeast)
-	require.True(t, w.Holds(1, "k"))
-	require.False(t, w.Holds(last, "k"))
-	require.False(t, w.Holds(1, "other"))
 	w.Arrived(Class{Keys: "k", Type: "a"}, Job{w.now - 1, 100}, 2)
 	require.True(t, explain().AtLeast, "those that follow it are not read")
 }

@@ -65,37 +65,38 @@ var reasonTexts = map[string]string{
 	"Recording": "it has ended; its result is being written to Postgres",
 	"Unrecordable": "it has ended, but its row is locked or Postgres refuses the end; the dispatcher tries " +
 		"again after a growing pause",
-	"Claimed":                     "a slot is reserved for it; the claim is in flight, or its payload is being read",
-	"Scheduled":                   "its run_at is in the future",
-	"Backoff":                     "it failed; its next attempt is in the future",
-	"Draining":                    "this dispatcher is about to stop",
-	"SetAside":                    "Postgres refused to claim it; the dispatcher tries again after a minute",
-	"Fenced":                      "this dispatcher cannot renew its lease, so it claims no rows",
-	"CircuitOpen":                 "Postgres does not answer",
-	"Unrecorded":                  "too many ended attempts are not yet recorded in Postgres",
-	"TypeUnknown":                 "no worker of this dispatcher offers the type",
-	"NoCapacity":                  "no slot supports the type now",
-	"CapacityBusy":                "every slot that supports the type is taken",
-	"ClaimRaceLost":               "the cursor is after it: its claim was lost, it was committed late, or it is retried",
-	"Unread":                      "it is after the rows that were read so far",
-	"OtherShare":                  "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
-	"AwaitsFetch":                 "a fetch in flight may return a job with a higher score",
-	"ClaimsFull":                  "the next claim is full, or will be with the jobs that have a higher score",
-	"Outranked":                   "jobs with higher scores can use the same slots",
-	httpapi.ReasonFinal:           "it has ended",
-	httpapi.ReasonOtherDispatcher: "another dispatcher runs it",
-	httpapi.ReasonRowLocked:       "another session has locked the row, so dispatchers skip it",
-	httpapi.ReasonKeyBusy:         "a key has no room",
-	httpapi.ReasonKeyOrder:        "another job has precedence at a key",
-	httpapi.ReasonKeyRate:         "the window of a key has no room",
-	httpapi.ReasonKeyPaused:       "the capacity of a key is 0",
-	httpapi.ReasonKeyCost:         "it costs more than the limit of a key",
-	httpapi.ReasonKeyElsewhere:    "another dispatcher is the controller, which admits jobs with keys",
-	httpapi.ReasonDependencies:    "it waits for other jobs",
-	httpapi.ReasonUnsealed:        "its batch is not sealed, so members may follow",
-	httpapi.ReasonAside:           "its batch or flow is set aside until a repair",
-	httpapi.ReasonHeld:            "it has no permits yet: the controller looks for new jobs and slots about once per second",
-	httpapi.ReasonUnheld:          "a failover lost changes: it ran here in the table only, and is released within 1 min",
+	"Claimed":                       "a slot is reserved for it; the claim is in flight, or its payload is being read",
+	"Scheduled":                     "its run_at is in the future",
+	"Backoff":                       "it failed; its next attempt is in the future",
+	"Draining":                      "this dispatcher is about to stop",
+	"SetAside":                      "Postgres refused to claim it; the dispatcher tries again after a minute",
+	"Fenced":                        "this dispatcher cannot renew its lease, so it claims no rows",
+	"CircuitOpen":                   "Postgres does not answer",
+	"Unrecorded":                    "too many ended attempts are not yet recorded in Postgres",
+	"TypeUnknown":                   "no worker of this dispatcher offers the type",
+	"NoCapacity":                    "no slot supports the type now",
+	"CapacityBusy":                  "every slot that supports the type is taken",
+	"ClaimRaceLost":                 "the cursor is after it: its claim was lost, it was committed late, or it is retried",
+	"Unread":                        "it is after the rows that were read so far",
+	"OtherShare":                    "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
+	"AwaitsFetch":                   "a fetch in flight may return a job with a higher score",
+	"ClaimsFull":                    "the next claim is full, or will be with the jobs that have a higher score",
+	"Outranked":                     "jobs with higher scores can use the same slots",
+	httpapi.ReasonFinal:             "it has ended",
+	httpapi.ReasonOtherDispatcher:   "another dispatcher runs it",
+	httpapi.ReasonAdmittedElsewhere: "only the dispatcher below may run it, because a limit counts the jobs of each dispatcher: ask it",
+	httpapi.ReasonRowLocked:         "another session has locked the row, so dispatchers skip it",
+	httpapi.ReasonKeyBusy:           "a key has no room",
+	httpapi.ReasonKeyOrder:          "another job has precedence at a key",
+	httpapi.ReasonKeyRate:           "the window of a key has no room",
+	httpapi.ReasonKeyPaused:         "the capacity of a key is 0",
+	httpapi.ReasonKeyCost:           "it costs more than the limit of a key",
+	httpapi.ReasonKeyElsewhere:      "another dispatcher is the controller, which admits jobs with keys",
+	httpapi.ReasonDependencies:      "it waits for other jobs",
+	httpapi.ReasonUnsealed:          "its batch is not sealed, so members may follow",
+	httpapi.ReasonAside:             "its batch or flow is set aside until a repair",
+	httpapi.ReasonHeld:              "it has no permits yet: the controller looks for new jobs and slots about once per second",
+	httpapi.ReasonUnheld:            "a failover lost changes: it ran here in the table only, and is released within 1 min",
 }
 
 // reasonText explains a reason with its numbers, as far as they are known.
@@ -107,8 +108,6 @@ func reasonText(why *httpapi.Why, reason string) string {
 		return "no slot of any dispatcher supports the type" + When(why.Similar != "", "; is %q meant?", why.Similar)
 	case reason == httpapi.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
-	case reason == httpapi.ReasonAdmittedElsewhere:
-		return fmt.Sprintf("only dispatcher %d may run it, because a limit counts the jobs of each dispatcher: ask it", why.Dispatcher)
 	case reason == httpapi.ReasonUnsealed:
 		return fmt.Sprintf("%s: 'dispatcherd batch seal %d' or seal_batch(%d) in SQL", reasonTexts[reason], why.Job, why.Job)
 	case reason == httpapi.ReasonAside && why.WaitsFor != nil:
@@ -116,7 +115,11 @@ func reasonText(why *httpapi.Why, reason string) string {
 	case reason == httpapi.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
 		return dependenciesText(why.WaitsFor)
 	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:
-		return keyText(reason, why.KeyWait)
+		text := keyText(reason, why.KeyWait)
+		if parent := why.KeyWait.Parent; parent != nil {
+			text += fmt.Sprintf("; its parent, job %d, has a key that it needs: if the parent waits for it, neither continues", *parent)
+		}
+		return text
 	case reason == httpapi.ReasonHeld && why.KeyWait != nil && why.KeyWait.Detail != "":
 		return why.KeyWait.Detail
 	}
@@ -163,7 +166,10 @@ func lockText(l *httpapi.RowLock) string {
 func addWhy(add Add, why *httpapi.Why) {
 	add("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	add.Some("keys", why.Keys)
-	add.Some("unique key", why.UniqueKey+When(why.KeyJob != 0, "; job %d has it, so this job cannot be retried", why.KeyJob))
+	add.Some("unique key", why.UniqueKey)
+	if why.KeyJob != nil {
+		add("", "job %d has it, so this job cannot be retried", *why.KeyJob)
+	}
 	if why.KeyUntil != nil {
 		add("", "taken until %s, also after the end of the job", Stamp(*why.KeyUntil))
 	}
@@ -221,12 +227,8 @@ func printDecisions(add Add, why *httpapi.Why) {
 		if known {
 			add("", "runner-up: %s", runnerUpText(p.RunnerUp))
 		}
-		cause := "its type waited for"
-		if why.Keys != "" { // only the main reason is known
-			cause = "longest for"
-		}
 		add("", "waited %v%s%s", spanOf(p.Waited), When(p.Permits > 0, ", of this %v for permits", spanOf(p.Permits)),
-			When(len(p.WaitedFor) > 0, "; %s: %s", cause, strings.Join(p.WaitedFor, ", ")))
+			When(len(p.WaitedFor) > 0, "; waited for: %s", strings.Join(p.WaitedFor, ", ")))
 	}
 	if e := why.End; e != nil {
 		add(former+"ended", "%s %s after %v, attempt %d", Stamp(e.At), e.Outcome, spanOf(e.Ran), e.Attempt)

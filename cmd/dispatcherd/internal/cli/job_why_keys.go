@@ -31,16 +31,11 @@ func keyText(reason string, k *httpapi.KeyWait) string {
 			text += " until " + Stamp(*k.At)
 		}
 	case httpapi.ReasonKeyElsewhere:
-		return controllerText(k, capacity) + parentText(k)
+		return controllerText(k, capacity)
 	default:
 		text = keyHeldText(k, capacity)
 	}
-	return text + When(k.Position > 0, "; place %s%d in the queue", When(k.AtLeast, "at least "), k.Position) + parentText(k)
-}
-
-// parentText warns of a job that waits for a key of its parent.
-func parentText(k *httpapi.KeyWait) string {
-	return When(k.Parent != 0, "; its parent, job %d, has the key: if it waits for this job, neither continues", k.Parent)
+	return text + When(k.Position > 0, "; place %s%d in the queue", When(k.AtLeast, "at least "), k.Position)
 }
 
 // keyHeldText says how much of a key is held, and by which jobs.

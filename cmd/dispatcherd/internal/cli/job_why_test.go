@@ -90,9 +90,8 @@ func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
 		"1 of capacity 100 of key k are held by 7; place 1 in the queue": {
 			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 1},
 		},
-		"1 of capacity 100 of key k are held by 7; place at least 705 in the queue; its parent, job 99, has the key: " +
-			"if it waits for this job, neither continues": {
-			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 705, AtLeast: true, Parent: 99},
+		"1 of capacity 100 of key k are held by 7; place at least 705 in the queue": {
+			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 1, Holders: []int64{7}, Position: 705, AtLeast: true},
 		},
 		"job 7 runs alone on key k": {
 			httpapi.ReasonKeyBusy, httpapi.KeyWait{Alone: true, Holders: []int64{7}},

@@ -53,11 +53,8 @@ func (a treeCommands) listCommand() *cobra.Command {
 	f := client.BatchFilter{Kind: a.kind}
 	cmd := New("list", "List, the newest first",
 		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
-	states, usage := contract.BatchStates, "only this state: open, sealed, ended or cancelled"
-	if a.kind == contract.FlowKind {
-		states, usage = append(slices.Clone(states), runningFlow), "only this state: running, ended or cancelled"
-	}
-	cmd.Flags().Var(OneOf(&f.State, states...), "state", usage)
+	states := append(slices.Clone(contract.BatchStates), runningFlow)
+	cmd.Flags().Var(OneOf(&f.State, states...), "state", "only this state: open, sealed, running (of a flow), ended or cancelled")
 	PageFlags(cmd, &f.Query, "rows")
 	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
 		if f.State == runningFlow {
