@@ -20,9 +20,10 @@ const jobColumns = `id, type, status::text, priority, run_at, first_run_at, crea
 		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
 		AS cancelled`
 
-// rivals are columns about the job that has the unique key of an ended job, and how long the key stays taken, and about the parent if it has
-// permits of a key of a pending job.
-const rivals = `(SELECT u.until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND u.until > now()) AS key_until,
+// rivals are columns about the job that has the unique key of an ended job, about how long the key stays taken, and about the parent, if it
+// has permits of a key of a pending job.
+const rivals = `
+	(SELECT u.until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND u.until > now()) AS key_until,
 	CASE WHEN status IN ('done', 'failed', 'cancelled') THEN
 	(SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = jobs.unique_key) END AS unique_key_job,
 	CASE WHEN status = 'pending' THEN (SELECT p.id FROM dispatcherd.jobs_live p WHERE p.id = jobs.parent AND p.fence > 0

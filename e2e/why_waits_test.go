@@ -54,11 +54,10 @@ func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
 	running := w.insertNew(claim.New{Type: "x", Timeout: time.Hour}, work{Do: "gate"})
 	h.awaitState("busy", running)
 	waiting := w.insert("x", work{})
-	const since = `since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
 	eventually(t, func() bool { return h.slots()[0].Busy > 0 }, func() string { return "a duration" })
 	text := w.why(h, waiting)
 	require.Contains(t, text, "CapacityBusy: every slot that supports the type is taken")
-	require.Regexp(t, fmt.Sprintf(`busy with job %d \(x\) %s \(\S+\), timeout in 59m`, running, since), text)
+	require.Regexp(t, fmt.Sprintf(`busy with job %d \(x\) for \S+, timeout in 59m`, running), text)
 	close(callee.open)
 	w.await(waiting, dispatcherd.Done)
 	h.awaitSlots(1)
