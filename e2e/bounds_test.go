@@ -51,7 +51,7 @@ func TestLinesAndUploadsAreBounded(t *testing.T) {
 
 // An upload holds a connection to Postgres until its caller has sent everything.
 func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
-	const connections = 3
+	const uploads, connections = 2, 5 // one user has all but two connections, and one less for uploads
 	w := newWorld(t)
 	cfg := w.config("d")
 	cfg.API = daemon.DefaultAPIConfig()
@@ -64,7 +64,7 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	defer dribbling.Wait()
 	stop := sync.OnceFunc(func() { close(enough) })
 	defer stop()
-	for range connections - 1 {
+	for range uploads {
 		body, lines := io.Pipe()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://d/v1/jobs", body)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 			_ = res.Body.Close() // only the status matters
 		})
 	}
-	eventually(t, func() bool { return h.samples()["dispatcherd_api_uploads"] == connections-1 },
+	eventually(t, func() bool { return h.samples()["dispatcherd_api_uploads"] == uploads },
 		func() string { return "all uploads in progress" })
 	require.Equal(t, http.StatusTooManyRequests, c.ask(http.MethodPost, "/v1/jobs", "{\"type\":\"third\"}\n", ndjson...).StatusCode)
 	require.InDelta(t, 1, metricsOn(t, cfg)[`dispatcherd_api_bound_hits_total{bound="uploads"}`], 0)
