@@ -94,13 +94,6 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 		return false
 	}
 	f := &Follower{s: s, shared: of.shared, user: of.user, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
-	if !f.shared.ended() {
-		s.laters.Add(f.user, 1)
-		if f.shared.laters == nil {
-			f.shared.laters = map[string]int{}
-		}
-		f.shared.laters[f.user]++
-	}
 	f.shared.attachLocked(f.user, true)
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended

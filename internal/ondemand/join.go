@@ -55,9 +55,6 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 	if s.closed {
 		return nil, false, rest.Stopping.Of("the dispatcher is about to stop").Retryable()
 	}
-	if o.Later && !s.laters.Fits(o.User, 1) {
-		return nil, false, s.refuseLocked(BoundRequests, s.laters, o.User, "callers that fetch their answer later")
-	}
 	if !s.callers.Fits(o.User, 1) {
 		return nil, false, s.refuseLocked(BoundRequests, s.callers, o.User, "callers of shared requests")
 	}

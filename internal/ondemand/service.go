@@ -49,7 +49,6 @@ type Service struct {
 	callers    *quota.Quota       // of all shared requests
 	running    *quota.Quota       // shared requests that have not ended
 	keys       *quota.Quota       // their idempotency keys
-	laters     *quota.Quota       // their callers that fetch the answer later
 	keeps      *quota.Quota       // what kept answers occupy, see Shared.weight
 	byID       map[string]*Shared // that can be found
 	byKey      map[string]*Shared // by idempotency key, see keyEntry
@@ -68,7 +67,6 @@ func New(limits Limits, backend Backend, refused func(Bound)) *Service {
 		held:       budget{Quota: quota.New(int(limits.KeepBytes))},
 		callers:    quota.New(4 * limits.SharedRequests),
 		running:    quota.New(limits.SharedRequests),
-		laters:     quota.New(2 * limits.SharedRequests),
 		keys:       quota.New(limits.Keys),
 		keeps:      quota.New(math.MaxInt),
 		byID:       map[string]*Shared{},

@@ -62,7 +62,7 @@ func newService(t *testing.T) (*Service, *backend) {
 		require.Zero(t, g.Followers)
 		require.Zero(t, g.Bytes)
 		require.Zero(t, s.running.Held())
-		require.Zero(t, s.laters.Held())
+		require.Zero(t, s.callers.Held())
 		require.Zero(t, s.keys.Held())
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -32,10 +32,9 @@ type Shared struct {
 	failure  error // set instead of an answer if the submission failed
 	givenUp  bool
 	callers  int
-	detached bool           // one of the callers stands for callers that disconnected, see leave
-	laters   map[string]int // number of these callers that fetch the answer later, by user; nil after the end of the request
-	someLate bool           // a caller left after its deadline
-	laterEnd AnswerKind     // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
+	detached bool       // one of the callers stands for callers that disconnected, see leave
+	someLate bool       // a caller left after its deadline
+	laterEnd AnswerKind // why the last caller that fetches the answer later left: Late or Unsupported; 0 = none has left
 	endedAt  time.Time
 	weight   int // among the kept answers; 0 = not kept
 }
@@ -85,10 +84,6 @@ func (r *Shared) end(a *Answer, failure error) {
 	if a != nil {
 		r.grow(int64(len(a.Payload) + len(a.Reason)))
 	}
-	for user, n := range r.laters { // order-free: a sum for each user
-		r.s.laters.Add(user, -n)
-	}
-	r.laters = nil
 	r.s.keepLocked(r)
 }
 
@@ -164,10 +159,6 @@ func (r *Shared) leave(f *Follower) {
 	s.callers.Add(f.user, -1)
 	r.someLate = r.someLate || f.late
 	if f.later {
-		if !r.ended() {
-			s.laters.Add(f.user, -1)
-			r.laters[f.user]--
-		}
 		r.laterEnd = Unsupported
 		if f.late {
 			r.laterEnd = Late
