@@ -45,6 +45,23 @@ func leftovers(t testing.TB, conn *pgx.Conn) []string {
 			WHERE p.pronamespace::regnamespace::text !~ '^pg_|^information_schema$'`)
 }
 
+// Each role that can connect may create temporary objects that depend on objects of the schema.
+func TestDownRemovesWhatDependsOnTheSchemaInOtherSessions(t *testing.T) {
+	dsn := pgtest.New(t)
+	conn := connect(t, dsn)
+	exec(t, conn, `SET ROLE dispatcherd_producer`)
+	exec(t, conn, `CREATE TEMP VIEW ids AS SELECT id FROM dispatcherd.jobs; CREATE TEMP TABLE copies AS SELECT id FROM dispatcherd.jobs;
+		CREATE TEMP TABLE payloads (p dispatcherd.payload, n bigint DEFAULT nextval('dispatcherd.job_ids'));
+		CREATE FUNCTION pg_temp.f(dispatcherd.payload) RETURNS int LANGUAGE sql AS 'SELECT 1';
+		CREATE TYPE pg_temp.pair AS (p dispatcherd.payload); CREATE DOMAIN pg_temp.own AS dispatcherd.priority;
+		CREATE INDEX ON payloads (dispatcherd.duration_class(n)); CREATE TEMP TABLE parts (s dispatcherd.status) PARTITION BY LIST (s)`)
+	removed, err := migrations.Down(t.Context(), dsn)
+	require.NoError(t, err)
+	require.True(t, removed)
+	_, err = migrations.Up(t.Context(), dsn)
+	require.NoError(t, err)
+}
+
 func TestDownRemovesEverythingThatUpCreated(t *testing.T) {
 	dsn := pgtest.Empty(t)
 	conn := connect(t, dsn)

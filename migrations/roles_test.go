@@ -252,7 +252,6 @@ func TestSecurityDefinerFunctionsSetTheirSearchPath(t *testing.T) {
 	require.Equal(
 		t,
 		[]string{
-			"check_parent",
 			"create_partition",
 			"drop_partition",
 			"insert_flow",

@@ -369,8 +369,8 @@ $$;
 -- inserts single rows if a trigger uses one.
 --
 -- A session keeps the plan that it made while the table was empty. With enable_seqscan = off this plan uses an index (plans_test.go). The
--- generic plan saves planning at every call (0.15 ms instead of 0.01). jit is off, because enable_seqscan = off gives the scan of dispatchers,
--- which has no index to use, a high cost, for which the server would compile the query.
+-- generic plan saves planning at every call (0.15 ms instead of 0.01). jit is off, because enable_seqscan = off gives the scan of
+-- dispatchers, which has no index to use, a high cost, for which the server would compile the query.
 CREATE FUNCTION dispatcherd.notify_dispatchers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
@@ -391,11 +391,8 @@ BEGIN
                 CASE WHEN j.keys IS NULL AND j.run_at <= clock_timestamp() AND NOT EXISTS (
                         SELECT FROM dispatcherd.jobs_live o
                         WHERE o.id BETWEEN last_id - 16 AND last_id - 1 AND o.xmin = j.xmin)
-                    THEN concat_ws(' ',
-                        j.id::bigint,
-                        concat_ws('/', j.priority::int, dispatcherd.duration_class(j.expected_ms)),
-                        (extract(epoch FROM j.run_at::timestamptz) * 1000000)::bigint,
-                        j.type::text)
+                    THEN concat_ws(' ', j.id::bigint, concat_ws('/', j.priority::int, dispatcherd.duration_class(j.expected_ms)),
+                        (extract(epoch FROM j.run_at::timestamptz) * 1000000)::bigint, j.type::text)
                 END
             INTO with_keys, inserted
             FROM dispatcherd.jobs_live j
