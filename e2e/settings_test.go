@@ -24,7 +24,7 @@ import (
 const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	FOREACH setting IN ARRAY ARRAY[
 		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',
-		'TimeZone = ''Pacific/Apia''', 'search_path = junk', 'statement_timeout = ''50ms''', 'lock_timeout = ''1ms''',
+		'TimeZone = ''Pacific/Apia''', 'search_path = junk', 'statement_timeout = ''200ms''', 'lock_timeout = ''1ms''',
 		'idle_in_transaction_session_timeout = ''1ms''', 'default_transaction_deferrable = on',
 		'extra_float_digits = -5', 'standard_conforming_strings = off', 'bytea_output = escape', 'quote_all_identifiers = on',
 		'plpgsql.extra_errors = ''all''', 'array_nulls = off', 'transform_null_equals = on', 'row_security = off', 'xmloption = document',

@@ -59,6 +59,36 @@ func TestErrorThatANewConnectionCuresClosesTheConnection(t *testing.T) {
 	}
 }
 
+// Also those that a statement would notice only under load or with other rows.
+func TestSessionsOverrideTheSettingsOfTheDatabase(t *testing.T) {
+	text := pgtest.New(t)
+	admin, err := connect(t, text, dsn.Session{})
+	require.NoError(t, err)
+	settings := map[string][2]string{
+		"array_nulls": {"off", "on"}, "bytea_output": {"escape", "hex"}, "client_encoding": {"LATIN1", "UTF8"},
+		"datestyle": {"German", "ISO, MDY"}, "default_transaction_deferrable": {"on", "off"},
+		"default_transaction_isolation": {"serializable", "read committed"}, "dispatcherd.notify": {"off", "on"},
+		"enable_indexonlyscan": {"off", "on"}, "enable_indexscan": {"off", "on"}, "enable_nestloop": {"off", "on"},
+		"enable_partition_pruning": {"off", "on"}, "enable_sort": {"off", "on"}, "extra_float_digits": {"-5", "1"},
+		"idle_in_transaction_session_timeout": {"1h", "0"}, "idle_session_timeout": {"1h", "0"}, "intervalstyle": {"sql_standard", "postgres"},
+		"jit": {"on", "off"}, "lock_timeout": {"1h", "0"}, "plpgsql.extra_errors": {"all", "none"}, "quote_all_identifiers": {"on", "off"},
+		"row_security": {"off", "on"}, "search_path": {"junk", "pg_catalog"}, "standard_conforming_strings": {"off", "on"},
+		"statement_timeout": {"1h", "0"}, "timezone": {"Pacific/Apia", "UTC"}, "transform_null_equals": {"on", "off"},
+	}
+	name := pgx.Identifier{admin.Config().Database}.Sanitize()
+	for setting, values := range settings {
+		_, err := admin.Exec(t.Context(), `ALTER DATABASE `+name+` SET `+setting+` = '`+values[0]+`'`)
+		require.NoError(t, err, setting)
+	}
+	conn, err := connect(t, text, dsn.Session{})
+	require.NoError(t, err)
+	for setting, values := range settings {
+		var have string
+		require.NoError(t, conn.QueryRow(t.Context(), `SHOW `+setting).Scan(&have))
+		require.Equal(t, values[1], have, setting)
+	}
+}
+
 func TestSessionThatWritesRefusesAReadOnlyServer(t *testing.T) {
 	text := pgtest.New(t)
 	conn, err := connect(t, text, dsn.Session{})
