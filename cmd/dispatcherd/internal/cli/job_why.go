@@ -78,7 +78,7 @@ var reasonTexts = map[string]string{
 	"CapacityBusy":                  "every slot that supports the type is taken",
 	"ClaimRaceLost":                 "the cursor is after it: its claim was lost, it was committed late, or it is retried",
 	"Unread":                        "it is after the rows that were read so far",
-	"OtherShare":                    "it is in the share of another dispatcher; this dispatcher reads it when slots are free or the job is old",
+	"OtherShare":                    "it is in the share of another dispatcher; this one reads it when slots are free or the job is old",
 	"AwaitsFetch":                   "a fetch in flight may return a job with a higher score",
 	"ClaimsFull":                    "the next claim is full, or will be with the jobs that have a higher score",
 	"Outranked":                     "jobs with higher scores can use the same slots",
