@@ -47,6 +47,7 @@ func TestDumpOfTheSchemaIsRestoredIntoAnEmptyDatabase(t *testing.T) {
 	eventually(t, func() bool {
 		return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'x' AND status = 'done'`) > before
 	}, func() string { return "all jobs of the dump, and one of the schedule, are done" })
-	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.batches WHERE ended_at IS NULL`))
+	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.batches WHERE ended_at IS NULL`) == 0 },
+		func() string { return "the end of the batch and of the flow" })
 	require.Equal(t, 2, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE type = 'ended' AND status IN ('done', 'failed')`))
 }

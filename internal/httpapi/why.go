@@ -14,10 +14,10 @@ type Why struct {
 	Mode     string               `json:"mode" enum:"queued,on_demand"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"`                  // why the job does not start, or where it is; empty: it starts next
-	RunAt    *time.Time           `json:"run_at,omitempty"`         // when the job becomes due; absent if it is due
-	DueIn    float64              `json:"due_in_seconds,omitempty"` // from now until run_at, by the clock of Postgres
-	Failures int                  `json:"failures,omitempty"`       // failed attempts of the row
+	Reasons  []string             `json:"reasons"`            // why the job does not start, or where it is; empty: it starts next
+	RunAt    *time.Time           `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
+	ReadAt   time.Time            `json:"read_at,omitzero"`   // when the row was read, by the clock of Postgres
+	Failures int                  `json:"failures,omitempty"` // failed attempts of the row
 	Attempts int                  `json:"max_attempts,omitempty"`
 	// if no slot supports the type: types that slots support, similar names first, at most 16
 	Offered  []string        `json:"offered,omitempty"`

@@ -35,6 +35,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 		return b.whyWaiting(ctx, &job)
 	}
 	why := b.whyRow(id, &job)
+	why.ReadAt = job.ReadAt
 	b.addKeys(ctx, &why, &job)
 	why.UniqueKey, why.KeyUntil, why.KeyJob = job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
 	if why.SetAside == "" {
@@ -137,7 +138,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 	}
 	why.Job, why.Type, why.Status, why.Priority = id, job.Type, job.Status, job.Priority
 	if slices.Contains(x.Reasons, actor.ReasonScheduled) || slices.Contains(x.Reasons, actor.ReasonBackoff) {
-		why.RunAt, why.DueIn = &job.RunAt, contract.Seconds(job.RunAt.Sub(job.ReadAt))
+		why.RunAt = &job.RunAt
 	}
 	why.Failures, why.Attempts = job.Failures, job.MaxAttempts
 	switch {

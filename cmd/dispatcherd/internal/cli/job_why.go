@@ -115,7 +115,7 @@ func reasonText(why *httpapi.Why, reason string) string {
 	case reason == httpapi.ReasonDependencies && why.WaitsFor != nil && why.WaitsFor.Left != nil:
 		return dependenciesText(why.WaitsFor)
 	case strings.HasPrefix(reason, "Key") && why.KeyWait != nil:
-		text := keyText(reason, why.KeyWait)
+		text := keyText(reason, why.KeyWait, why.ReadAt)
 		if parent := why.KeyWait.Parent; parent != nil {
 			text += fmt.Sprintf("; its parent, job %d, has a key that it needs: if the parent waits for it, neither continues", *parent)
 		}
@@ -153,6 +153,12 @@ func dependenciesText(d *contract.Dependencies) string {
 	return text + ": " + strings.Join(first, ", ")
 }
 
+// moment formats a time, and how far it is after now, which may be unknown.
+func moment(t, now time.Time) string {
+	d := t.Sub(now).Round(time.Millisecond)
+	return Stamp(t) + When(d > 0 && !now.IsZero(), ", in %v", d)
+}
+
 func lockText(l *httpapi.RowLock) string {
 	text := "several sessions of Postgres have"
 	if l.PID != 0 {
@@ -184,7 +190,7 @@ func addWhy(add Add, why *httpapi.Why) {
 	add.Some("stopping", why.Stopping)
 	add.Some("offered", strings.Join(why.Offered, ", "))
 	if why.RunAt != nil {
-		add("run_at", "%s%s", Stamp(*why.RunAt), When(why.DueIn > 0, ", in %v", spanOf(why.DueIn)))
+		add("run_at", "%s", moment(*why.RunAt, why.ReadAt))
 	}
 	add.Some("failures", When(why.Failures > 0, "%d of at most %d", why.Failures, why.Attempts))
 	add.Some("dispatcher", why.Dispatcher)

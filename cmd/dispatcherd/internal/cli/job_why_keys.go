@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // keyText says for which key a job waits, and for what.
-func keyText(reason string, k *httpapi.KeyWait) string {
+func keyText(reason string, k *httpapi.KeyWait, now time.Time) string {
 	capacity := "none"
 	if k.Capacity != nil {
 		capacity = strconv.FormatInt(*k.Capacity, 10)
@@ -23,12 +24,12 @@ func keyText(reason string, k *httpapi.KeyWait) string {
 	case httpapi.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
 		if k.RetryAt != nil {
-			text += " while it waits for its retry (on_retry=wait), until " + Stamp(*k.RetryAt)
+			text += " while it waits for its retry (on_retry=wait), until " + moment(*k.RetryAt, now)
 		}
 	case httpapi.ReasonKeyRate:
 		text = fmt.Sprintf("the window of key %s has no room", k.Key)
 		if k.At != nil {
-			text += " until " + Stamp(*k.At)
+			text += " until " + moment(*k.At, now)
 		}
 	case httpapi.ReasonKeyElsewhere:
 		return controllerText(k, capacity)

@@ -103,7 +103,7 @@ func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
 		"150 of capacity 100 for each dispatcher of key k are held": {
 			httpapi.ReasonKeyBusy, httpapi.KeyWait{Held: 150, Scope: "dispatcher"},
 		},
-		"job 3 has precedence at key k while it waits for its retry (on_retry=wait), until 2026-01-31T23:00:00.000Z": {
+		"job 3 has precedence at key k while it waits for its retry (on_retry=wait), until 2026-01-31T23:00:00.000Z, in 1m0s": {
 			httpapi.ReasonKeyOrder, httpapi.KeyWait{First: 3, RetryAt: &at},
 		},
 		"key k is paused: its capacity is 0; 'limit set' with another capacity resumes it": {
@@ -111,7 +111,7 @@ func TestWhyDescribesTheHoldersOfAKey(t *testing.T) {
 		},
 	} {
 		c.wait.Key, c.wait.Capacity = "k", &hundred
-		require.Equal(t, want, keyText(c.reason, &c.wait))
+		require.Equal(t, want, keyText(c.reason, &c.wait, at.Add(-time.Minute)))
 	}
 }
 
