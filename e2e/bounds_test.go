@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -102,8 +103,8 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	require.Zero(t, h.samples()["dispatcherd_api_uploads"])
 }
 
-// The process may open far fewer files than its bounds need, and workers fill what they may take. Then all connections to Postgres
-// break.
+// The process may open far fewer files than its bounds need, and workers fill what they may take. A caller needs a descriptor and a
+// further connection to Postgres. Then all connections to Postgres break.
 func TestConnectionsDoNotTakeTheDescriptorsOfPostgres(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
@@ -126,6 +127,16 @@ func TestConnectionsDoNotTakeTheDescriptorsOfPostgres(t *testing.T) {
 		})
 	}
 	crowd.Wait()
+	for range 200 { // they wait to be accepted, or take a descriptor until HelloTimeout
+		conn, err := net.Dial("unix", cfg.WorkerSocket)
+		require.NoError(t, err)
+		defer conn.Close()
+	}
+	soon, stop := context.WithTimeout(t.Context(), 4*time.Second) // less than HelloTimeout
+	defer stop()
+	got, err := callerOn(t, cfg).send(soon, http.MethodPost, "/v1/jobs", `{"type":"x"}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, got.StatusCode, got.body)
 	w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'dispatcherd%'`)
 	w.await(w.insert("x", work{}), dispatcherd.Done)
