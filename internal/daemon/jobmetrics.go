@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,14 +24,33 @@ type jobMetrics struct {
 	wait, run *prometheus.HistogramVec
 	ended     *prometheus.CounterVec
 
-	mu     sync.Mutex
-	labels map[string]bool // of types
+	mu    sync.Mutex
+	types map[string]*typeSeries // by label
+}
+
+// typeSeries are the series of one label. Each is looked up once, because a lookup by label values takes longer than the count itself.
+type typeSeries struct {
+	label     string
+	wait, run observers                     // by mode, and by outcome
+	ended     map[string]prometheus.Counter // by outcome
+}
+
+// observers are the series of one label in a histogram that have been used, by the value of the other label.
+type observers map[string]prometheus.Observer
+
+func (o observers) observe(all *prometheus.HistogramVec, label, value string, took time.Duration) {
+	series := o[value]
+	if series == nil {
+		series = all.WithLabelValues(label, value)
+		o[value] = series
+	}
+	series.Observe(max(took, 0).Seconds())
 }
 
 func newJobMetrics(r prometheus.Registerer) *jobMetrics {
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 22) // up to 35 minutes
 	return &jobMetrics{
-		labels: map[string]bool{},
+		types: map[string]*typeSeries{},
 		wait: histograms(r, "dispatcherd_job_wait_seconds",
 			"Time from run_at, or from the arrival of a request, to the start of an attempt.", buckets, "type", "mode"),
 		run: histograms(r, "dispatcherd_job_run_seconds", "Duration of attempts that a worker received.", buckets, "type", "outcome"),
@@ -43,21 +63,24 @@ func newJobMetrics(r prometheus.Registerer) *jobMetrics {
 func (j *jobMetrics) label(name string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.labelLocked(name)
+	return j.series(name).label
 }
 
-func (j *jobMetrics) labelLocked(name string) string {
+// series returns the series of a type. The caller holds the mutex.
+func (j *jobMetrics) series(name string) *typeSeries {
+	t := j.types[name]
 	switch {
-	case j.labels[name]:
-		return name
-	case name != otherTypes && (len(j.labels) >= maxTypeLabels || !utf8.ValidString(name)):
-		return j.labelLocked(otherTypes)
+	case t != nil:
+		return t
+	case name != otherTypes && (len(j.types) >= maxTypeLabels || !utf8.ValidString(name)):
+		return j.series(otherTypes)
 	}
-	j.labels[name] = true
+	t = &typeSeries{name, observers{}, observers{}, map[string]prometheus.Counter{}}
+	j.types[name] = t
 	for _, outcome := range outcomeNames() { // rate() needs a 0 before the first end
-		j.ended.WithLabelValues(name, outcome)
+		t.ended[outcome] = j.ended.WithLabelValues(name, outcome)
 	}
-	return name
+	return t
 }
 
 // outcomeNames returns the names of all outcomes: those of rows, then the answers to requests that no row can have.
@@ -77,7 +100,8 @@ func (j *jobMetrics) observe(decisions []actor.Decision, fx []effect.Effect) {
 	defer j.mu.Unlock()
 	for _, e := range fx {
 		if e, ok := e.(*effect.Send); ok {
-			j.wait.WithLabelValues(j.labelLocked(e.Type), e.Mode.String()).Observe(max(e.Age, 0).Seconds())
+			t := j.series(e.Type)
+			t.wait.observe(j.wait, t.label, e.Mode.String(), e.Age)
 		}
 	}
 	for i := range decisions {
@@ -85,13 +109,13 @@ func (j *jobMetrics) observe(decisions []actor.Decision, fx []effect.Effect) {
 		if d.Kind != actor.DecisionEnded {
 			continue
 		}
-		label, outcome := j.labelLocked(d.Type), d.Outcome.String()
+		t, outcome := j.series(d.Type), d.Outcome.String()
 		if d.Answer != 0 {
 			outcome = d.Answer.String() // that a worker has answered has the same names in both
 		}
-		j.ended.WithLabelValues(label, outcome).Inc()
+		t.ended[outcome].Inc()
 		if d.Started {
-			j.run.WithLabelValues(label, outcome).Observe(max(d.Ran, 0).Seconds())
+			t.run.observe(j.run, t.label, outcome, d.Ran)
 		}
 	}
 }
