@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,11 +75,7 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 		if !isCode(err, lockNotGranted) {
 			return len(items) - len(stale), err
 		}
-		ids, attempts := make([]int64, len(items)), make([]int32, len(items))
-		for i := range items {
-			ids[i], attempts[i] = int64(items[i].ID), int32(items[i].Attempt)
-		}
-		if locked, err = findLocked(ctx, conn, ids, attempts, me); err != nil {
+		if locked, err = findLocked(ctx, conn, items, me); err != nil {
 			return 0, err
 		}
 		free = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool {
@@ -104,9 +99,9 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 }
 
 // findLocked returns those of the rows of a dispatcher that another transaction has locked.
-func findLocked(ctx context.Context, conn *pgx.Conn, ids []int64, attempts []int32, of int32) (locked []contract.Deferred, err error) {
+func findLocked(ctx context.Context, conn *pgx.Conn, items []contract.Finish, of int32) (locked []contract.Deferred, err error) {
 	var d contract.Deferred
-	rows, err := conn.Query(ctx, lockedSQL, ids, attempts, of)
+	rows, err := conn.Query(ctx, lockedSQL, idsOf(items), attemptsOf(items), of)
 	if err != nil {
 		return nil, err
 	}
@@ -135,24 +130,20 @@ func end(ctx context.Context, conn *pgx.Conn, e ending) (stale []dispatcherd.Job
 	if err != nil || n == len(e.items) {
 		return nil, err
 	}
-	open := make(map[dispatcherd.JobID]struct{}, len(e.items))
-	for i := range e.items {
-		open[e.items[i].ID] = struct{}{}
-	}
-	remove(open, ended)
 	if e.again || len(ended) < n {
 		before, err := endedBefore(ctx, conn, e.items, e.me)
 		if err != nil {
 			return nil, err
 		}
-		remove(open, before)
+		ended = append(ended, before...)
 	}
-	return slices.Collect(maps.Keys(open)), nil
-}
-func remove(set map[dispatcherd.JobID]struct{}, ids []dispatcherd.JobID) {
-	for _, id := range ids {
-		delete(set, id)
+	slices.Sort(ended)
+	for i := range e.items {
+		if _, found := slices.BinarySearch(ended, e.items[i].ID); !found {
+			stale = append(stale, e.items[i].ID)
+		}
 	}
+	return stale, nil
 }
 
 // send sends up to four statements as one pipeline, which Postgres treats as one
@@ -208,11 +199,8 @@ func (e *ending) groupOf(f *contract.Finish) int {
 
 // endedBefore returns which of the items an earlier copy of the request has ended.
 func endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (before []dispatcherd.JobID, err error) {
-	ids, attempts, back := make([]dispatcherd.JobID, len(items)), make([]dispatcherd.Attempt, len(items)), make([]bool, len(items))
-	for i := range items {
-		ids[i], attempts[i], back[i] = items[i].ID, items[i].Attempt, !items[i].Outcome.Final()
-	}
-	err = conn.QueryRow(ctx, "ended-before", ids, attempts, me, back).Scan(&before)
+	back := column(items, func(f *contract.Finish) bool { return !f.Outcome.Final() })
+	err = conn.QueryRow(ctx, "ended-before", idsOf(items), attemptsOf(items), me, back).Scan(&before)
 	return before, err
 }
 
@@ -223,11 +211,18 @@ func clean(message string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")
 }
 
+func idsOf(items []contract.Finish) []int64 {
+	return column(items, func(f *contract.Finish) int64 { return int64(f.ID) })
+}
+
+func attemptsOf(items []contract.Finish) []int32 {
+	return column(items, func(f *contract.Finish) int32 { return int32(f.Attempt) })
+}
+
 // common returns the parameters that endedSQL and pendingSQL have in common.
 func (e *ending) common(items []contract.Finish) []any {
 	return []any{
-		column(items, func(f *contract.Finish) int64 { return int64(f.ID) }),
-		column(items, func(f *contract.Finish) int32 { return int32(f.Attempt) }),
+		idsOf(items), attemptsOf(items),
 		column(items, func(f *contract.Finish) string { return f.Outcome.String() }),
 		column(items, func(f *contract.Finish) string { return clean(f.Error) }),
 		e.me,
