@@ -199,6 +199,22 @@ func TestBulkChangeLeavesOutJobsThatPostgresRefuses(t *testing.T) {
 	require.Equal(t, contract.Bulk{Matching: 4, Changed: 3}, unread(b))
 }
 
+// A producer has inserted another job with the unique key of job 2, and does not commit.
+func TestBulkRetryLeavesOutAJobWhoseUniqueKeyIsHeld(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	db, holder := connect(t, dsn), connect(t, dsn)
+	jobs := claim.Jobs{DB: db}
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, unique_key, status, finished_at) SELECT 'pdf', 'k' || n, 'failed', now()
+		FROM generate_series(1, 3) n`)
+	exec(t, holder, `BEGIN; INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'k2')`)
+	b, err := jobs.Change(t.Context(), contract.RetryJobs, contract.Filter{Statuses: []dispatcherd.Status{dispatcherd.Failed}}, 3)
+	require.NoError(t, err)
+	require.Equal(t, contract.Bulk{
+		Matching: 3, Changed: 2, Refused: []string{"job 2 is locked: another transaction holds it, or its unique key"},
+	}, unread(b))
+}
+
 // Job 2 starts after the search and before its cancellation. The filter selects no running jobs, so it continues.
 func TestBulkCancelOfPendingJobsStopsNoRunningJob(t *testing.T) {
 	t.Parallel()

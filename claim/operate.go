@@ -114,21 +114,49 @@ func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filt
 		b.Changed, running, err = j.cancelMany(ctx, found.ids, len(f.Statuses) == 0 || slices.Contains(f.Statuses, dispatcherd.Running))
 		b.Changed += running
 	default:
-		_, err = Apart(found.ids, time.Now().Add(RepeatTime), func(ids []dispatcherd.JobID) error {
-			n, left, err := j.RetryMany(ctx, ids)
-			b.Changed += n
-			for _, id := range ids {
-				if e := left[id]; e != nil && len(b.Refused) < mostReasons {
-					b.Refused = append(b.Refused, e.Error())
-				}
-			}
-			return err
-		}, func(dispatcherd.JobID, error) {})
+		err = j.retryFound(ctx, found.ids, &b)
 	}
 	if AboutRow(err) {
 		err = nil
 	}
 	return b, err
+}
+
+// retryPatience is how long a statement of a retry of many jobs waits for a lock.
+const retryPatience = `SET LOCAL lock_timeout = '250ms'`
+
+// retryFound retries jobs, and adds to b how many, and why it leaves out others. A producer may hold a unique key in an open transaction.
+// This delays the job with the key, and not the others.
+func (j Jobs) retryFound(ctx context.Context, ids []dispatcherd.JobID, b *contract.Bulk) error {
+	retry := func(ids []dispatcherd.JobID) (err error) {
+		var n int
+		var left map[dispatcherd.JobID]*StatusError
+		err = pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) error {
+			if _, err = tx.Exec(ctx, retryPatience); err == nil {
+				n, left, err = Jobs{DB: tx}.RetryMany(ctx, ids)
+			}
+			return err
+		})
+		if AnswerCode(err) == lockNotGranted && len(ids) == 1 {
+			held := &StatusError{ID: ids[0], Status: "locked", Want: "another transaction holds it, or its unique key"}
+			left, err = map[dispatcherd.JobID]*StatusError{ids[0]: held}, nil
+		}
+		if err == nil {
+			b.Changed += n
+		}
+		for _, id := range ids {
+			if e := left[id]; e != nil && len(b.Refused) < mostReasons {
+				b.Refused = append(b.Refused, e.Error())
+			}
+		}
+		return err
+	}
+	until, skip := time.Now().Add(RepeatTime), func(dispatcherd.JobID, error) {}
+	_, err := Apart(ids, until, retry, skip)
+	if AnswerCode(err) == lockNotGranted {
+		_, err = alone(ids, until, func(id dispatcherd.JobID) error { return retry([]dispatcherd.JobID{id}) }, skip)
+	}
+	return err
 }
 
 // cancelMany cancels waiting and pending jobs and, with ask, asks the dispatchers of running jobs to cancel them.
