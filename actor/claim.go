@@ -31,11 +31,11 @@ func (cl *claimQueue) complete(f *claimInFlight) {
 	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
 }
 
-// extraBatch determines the minimum size of a claim or finish that is sent beside others
-// in flight: one in extraBatch of a full batch. Such a statement does not wait for the
-// answers of the others, which saves time over a network. Smaller ones would not be
-// faster, and each costs Postgres a transaction.
-const extraBatch = 2
+// extraClaim determines the minimum size of a claim that is sent beside others in flight: one in
+// extraClaim of a full batch. Such a claim does not wait for the answers of the others, which saves
+// time over a network, because its slots wait for it. Smaller ones would not be faster, and each
+// costs Postgres a transaction.
+const extraClaim = 2
 
 // flushClaims sends the next claim if it may be sent, and the Resolves. After a full
 // claim, the same step reserves no slot for the next claim. Until the next step the
@@ -56,7 +56,7 @@ func (c *Core) flushClaims() {
 	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
 		return
 	}
-	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraBatch {
+	if len(cl.inFlight) > 0 && len(cl.next) < c.cfg.Limits.ClaimBatch/extraClaim {
 		return
 	}
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch

@@ -70,15 +70,31 @@ func (s *sender) won(r *contract.ClaimRequest) []effect.Effect {
 }
 
 // end reports that jobs ended, and returns the finishes that the core sends.
-func (s *sender) end(ids ...dispatcherd.JobID) (sent []*contract.FinishRequest) {
+func (s *sender) end(ids ...dispatcherd.JobID) []*contract.FinishRequest {
 	ev := Released{Session: 1}
 	for _, id := range ids {
 		ev.Results = append(ev.Results, Result{Job: id, Attempt: 1, OK: true})
 	}
-	for _, e := range only[*effect.Finish](s.step(ev)) {
+	return finishesOf(s.step(ev))
+}
+
+func finishesOf(fx []effect.Effect) (sent []*contract.FinishRequest) {
+	for _, e := range only[*effect.Finish](fx) {
 		sent = append(sent, e.Request)
 	}
 	return sent
+}
+
+// As long as one finish takes all ends that arrive while another one is in flight, a second one would only divide them.
+func TestFurtherFinishHasAFullBatch(t *testing.T) {
+	s := newSender(t)
+	s.won(s.insert(8)[0])
+	s.won(s.insert(8)[0])
+	require.Len(t, s.end(1), 1, "the first finish is sent at once")
+	require.Empty(t, s.end(2, 3, 4, 5, 6, 7, 8))
+	second := s.end(9)
+	require.Len(t, second, 1)
+	require.Len(t, second[0].Items, 8)
 }
 
 func TestFurtherClaimHasAtLeastHalfABatch(t *testing.T) {
@@ -146,15 +162,13 @@ func TestDrainedCoreIsIdleAfterTheLastClaimAndFinish(t *testing.T) {
 	s.won(first)
 	finishes := s.end(1)
 	require.Len(t, finishes, 1)
-	require.Empty(t, s.end(2, 3, 4), "less than half of a batch")
-	finishes = append(finishes, s.end(5, 6, 7, 8)...)
+	require.Empty(t, s.end(2, 3, 4, 5, 6, 7, 8), "less than a batch")
+	s.step(Drained{})
+	finishes = append(finishes, finishesOf(s.step(Finished{Request: finishes[0]}))...)
 	require.Len(t, finishes, 2)
 	require.Len(t, finishes[1].Items, 7)
-	s.step(Drained{})
-	for _, r := range finishes {
-		s.step(Finished{Request: r})
-		require.False(t, s.core.Idle(), "a claim is in flight")
-	}
+	s.step(Finished{Request: finishes[1]})
+	require.False(t, s.core.Idle(), "a claim is in flight")
 	released := one[*effect.Finish](t, s.won(second)).Request
 	require.Len(t, released.Items, 4)
 	require.Equal(t, contract.Released, released.Items[0].Outcome)

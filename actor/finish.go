@@ -82,7 +82,9 @@ func (e *finishQueue) add(f contract.Finish) {
 	e.unrecorded++
 }
 
-// flushEnds sends the finishes that may be sent.
+// flushEnds sends the finishes that may be sent. A finish beside another one has a full batch. As long as one finish takes all
+// ends that arrive while the finish before it is in flight, a second one would only divide them into smaller batches, and each
+// batch costs Postgres a transaction.
 func (c *Core) flushEnds() {
 	e := &c.ends
 	if e.breaker.Open(c.now) {
@@ -94,7 +96,7 @@ func (c *Core) flushEnds() {
 		}
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch/extraBatch {
+		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch {
 			return
 		}
 		if len(e.again) > 0 {
