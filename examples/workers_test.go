@@ -74,13 +74,13 @@ type language struct {
 }
 
 var languages = []language{
-	{"python3", "python/worker.py", 21, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
+	{"python3", "python/worker.py", 22, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/many.py", 36, 100, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{"python3", "python/resuming.py", 95, 1, `return {`, `return 1 // job["payload"] or {`, `"error":"ZeroDivisionError(`},
 	{
 		"node",
 		"node/worker.mjs",
-		22,
+		23,
 		1,
 		`return {`,
 		`if (!job.payload) throw new RangeError("zero"); return 1 || {`,
