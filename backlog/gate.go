@@ -68,6 +68,9 @@ func (b *Backlog) NextGate() (subscribe, changed bool) {
 	g := &b.gate
 	g.endThrottling(b.now)
 	subscribe = b.index.Len() > 0 && !b.draining && b.schedule.listener != notSubscribed && !g.throttled(b.now)
+	if subscribe == g.subscribed && !g.asked {
+		g.breaker.Succeed() // a change that has failed is not wanted any more, so it says nothing about Postgres now
+	}
 	if subscribe == g.subscribed || g.asked || g.breaker.Open(b.now) {
 		return subscribe, false
 	}

@@ -518,6 +518,21 @@ func TestGateIsSubscribedOnlyWhileNotificationsArrive(t *testing.T) {
 	require.True(t, changed && subscribe)
 }
 
+// While Postgres was away, the listener and the gate failed. Then the listener was back before the gate was asked again.
+func TestFailureOfAChangeOfTheGateThatIsNotWantedAnyMoreDoesNotCount(t *testing.T) {
+	w := small(t, 1, nil)
+	w.settleNow()
+	w.b.ListenerChanged(false)
+	_, changed := w.b.NextGate()
+	require.True(t, changed)
+	w.b.GateAnswered(false, contract.Refused)
+	require.True(t, w.b.Failing())
+	w.b.ListenerChanged(true)
+	_, changed = w.b.NextGate()
+	require.False(t, changed)
+	require.False(t, w.b.Failing())
+}
+
 // With 2,000 types, a row that is admitted after the cursor of its lane costs a read of that lane only.
 func TestAdmittedRowReadsItsLaneOnly(t *testing.T) {
 	w := small(t, 2_000, nil)
