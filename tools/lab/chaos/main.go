@@ -163,6 +163,8 @@ func (r *runner) missing(ctx context.Context, t *trial.Trial) string {
 	switch {
 	case t.Setup.Disk > 0 && !stage.CanMount():
 		return "only root may mount a small disk"
+	case t.Setup.Public && !rig.CanRunAs():
+		return "only root may run a program as another user"
 	case t.Standbys && !r.env.Postgres.CanCopy():
 		return "the server has no pg_basebackup"
 	case t.Extension != "" && !r.env.Postgres.CanExtend(ctx, t.Extension):

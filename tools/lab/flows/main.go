@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
+	"slices"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/figure"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/hostile"
@@ -75,7 +76,8 @@ func (o *options) parts() []figure.Part {
 		}),
 		on("unique", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) { return Unique(ctx, r, o.keys) }),
 		on("hostile", func(ctx context.Context, r *rig.Rig) (_, _ figure.Figures, err error) {
-			return hostile.Measure(ctx, r, attacks(), o.hostile)
+			attacks := slices.Concat([]hostile.Attack{hostile.None}, hostile.FlowAttacks(), hostile.BatchAttacks())
+			return hostile.Measure(ctx, r, attacks, o.hostile)
 		}),
 	}
 }

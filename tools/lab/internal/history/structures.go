@@ -14,6 +14,9 @@ const (
 // Chunk is the type of the chunks of fan-outs. Its worker returns the number of items.
 const Chunk = "chunk"
 
+// Hostile is the type of the jobs of a hostile user, which are not judged.
+const Hostile = "hostile"
+
 // Structured are the types of jobs of structures.
 var Structured = []string{Member, Node, Callback, Parent, Child}
 
@@ -42,6 +45,7 @@ type Join struct {
 	Callback  bool   // the job with this id waits; a node always does
 	When      string // done, ended or failed: when this job runs
 	DependsOn []int64
+	Opened    int64 // of a batch or flow
 	Cancelled bool  // it, or the flow of the node, was cancelled
 	Fired     int64 // all have ended, and the job was released or cancelled
 	// How the jobs that it waited for have ended, as counted.

@@ -25,16 +25,23 @@ const (
 	keyedJobs   = 5000
 )
 
-// Site is the place of an attack: a database with two daemons and their workers.
+// Site is the place of an attack: a database with daemons and their workers.
 type Site struct {
-	*pgx.Conn
+	*pgx.Conn // with all rights
 
+	Type string  // of the jobs that attacks insert
+	Size float64 // of attacks; 1 = the full size
 	dsn  string
-	size float64 // 1 = the full size
+}
+
+// Open connects to the database of a site.
+func Open(ctx context.Context, dsn, typ string) (*Site, error) {
+	conn, err := pgx.Connect(ctx, dsn)
+	return &Site{conn, typ, 1, dsn}, err
 }
 
 // Scaled returns a number of the full size for the size of the run.
-func (s *Site) Scaled(n int) int { return max(1, int(float64(n)*s.size)) }
+func (s *Site) Scaled(n int) int { return max(1, int(float64(n)*s.Size)) }
 
 // Attack is a load that must not delay others. Prepare runs before the tenant begins; nil = nothing. Begin runs when the tenant works; what
 // it returns runs when the tenant has ended.
@@ -80,12 +87,12 @@ func beside(ctx context.Context, env *rig.Rig, a Attack, size float64) (callback
 		}
 		defer func() { err = errors.Join(err, crew.Stop()) }()
 	}
-	conn, err := pgx.Connect(ctx, dsn)
+	s, err := Open(ctx, dsn, rig.TypeName(0))
 	if err != nil {
 		return 0, 0, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	s := &Site{conn, dsn, size}
+	s.Size = size
+	defer s.Close(context.WithoutCancel(ctx))
 	if a.Prepare != nil {
 		if err := a.Prepare(ctx, s); err != nil {
 			return 0, 0, err

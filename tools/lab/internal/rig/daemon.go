@@ -31,6 +31,7 @@ type Launch struct {
 	Name    string
 	DSN     string
 	Flags   []string
+	Public  bool          // whether every user of the machine may open its sockets
 	Restart bool          // whether it is restarted whenever it ends
 	Timeout time.Duration // of requests to its API; 0 = a minute
 }
@@ -75,8 +76,12 @@ func (r *Rig) Launch(l Launch) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--database-url", l.DSN, "--name", l.Name, "--worker-socket", d.Socket,
-		"--api-socket", d.API, "--log-level", "warn", "--log-format", "json"}, l.Flags...)
+	access := ""
+	if l.Public {
+		access = ",mode=0666"
+	}
+	args := append([]string{"serve", "--database-url", l.DSN, "--name", l.Name, "--worker-socket", d.Socket + access,
+		"--api-socket", d.API + access, "--log-level", "warn", "--log-format", "json"}, l.Flags...)
 	d.Keeper = Keep(log, l.Restart, func(int) *exec.Cmd { return exec.Command(l.Program, args...) })
 	return d, nil
 }
@@ -98,6 +103,12 @@ func (d *Daemon) AwaitReady(ctx context.Context, limit time.Duration) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// Ready returns nil if the daemon says that it is ready.
+func (d *Daemon) Ready(ctx context.Context) error {
+	_, err := d.get(ctx, "/readyz")
+	return err
 }
 
 // Restart ends the current process and waits until the next one is ready.
@@ -136,7 +147,7 @@ func (d *Daemon) get(ctx context.Context, path string) (string, error) {
 	defer func() { _ = res.Body.Close() }() // the body is read completely
 	text, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", path, res.Status)
+		err = fmt.Errorf("%s answers %s: %.300s", path, res.Status, text)
 	}
 	return string(text), err
 }

@@ -38,10 +38,26 @@ func RunSelf(name string, args ...string) (*Process, error) {
 
 // Run starts a program that ends with this one.
 func Run(name string, env []string, path string, args ...string) (*Process, error) {
-	p := &Process{name: name, cmd: exec.Command(path, args...), said: make(chan string, 1024), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), env...), DieWithParent()
+	return start(name, cmd)
+}
+
+// CanRunAs reports whether RunAs is permitted.
+func CanRunAs() bool { return os.Geteuid() == 0 }
+
+// RunAs is Run as another user. It needs root.
+func RunAs(uid uint32, name, path string, args ...string) (*Process, error) {
+	cmd := exec.Command(path, args...)
+	cmd.SysProcAttr = DieWithParent()
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
+	cmd.Dir = "/"
+	return start(name, cmd)
+}
+
+func start(name string, cmd *exec.Cmd) (*Process, error) {
+	p := &Process{name: name, cmd: cmd, said: make(chan string, 1024), done: make(chan struct{})}
 	p.cmd.Stderr = &p.stray
-	p.cmd.SysProcAttr = DieWithParent()
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

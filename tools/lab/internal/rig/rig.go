@@ -22,6 +22,7 @@ type Rig struct {
 	Postgres *Postgres
 	Own      Programs
 	Worker   string // program file of the worker that does what payloads say
+	Hostile  string // program file of the hostile user
 	Root     string // folder of the main module
 	Lab      string // folder of this module
 	Dir      string // folder of programs, logs and sockets
@@ -53,11 +54,11 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 		return nil, err
 	}
 	r.Own = Programs{Daemon: filepath.Join(r.Dir, "dispatcherd"), Noop: filepath.Join(r.Dir, "noop")}
-	r.Worker = filepath.Join(r.Dir, "worker")
+	r.Worker, r.Hostile = filepath.Join(r.Dir, "worker"), filepath.Join(r.Dir, "hostile")
 	if err = r.Rebuild(ctx, ""); err != nil {
 		return nil, err
 	}
-	if err = Build(ctx, r.Lab, r.Dir, "", "./noop", "./worker"); err != nil {
+	if err = Build(ctx, r.Lab, r.Dir, "", "./noop", "./worker", "./hostile"); err != nil {
 		return nil, err
 	}
 	if r.Postgres, err = startPostgres(ctx, r.Dir, o.settings()); err != nil || o.Faults {

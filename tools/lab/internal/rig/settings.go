@@ -30,7 +30,8 @@ var durable = map[string]string{
 	"full_page_writes":   "on",
 	"checkpoint_timeout": "1min",
 	"max_wal_size":       "1GB",
-	"wal_keep_size":      "512MB", // for a standby that is being created
+	"wal_level":          "logical", // for publications
+	"wal_keep_size":      "512MB",   // for a standby that is being created
 	"log_min_messages":   "warning",
 	"log_statement":      "none",
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 )
 
+// judged selects the rows that are recorded.
+const judged = `WHEN (NEW.type <> '` + history.Hostile + `')`
+
 // auditSQL creates triggers that record every transition in the transaction that
 // makes it. The kinds are those of history.ChangeKind. Only the databases of the
 // lab have these triggers.
@@ -57,10 +60,10 @@ BEGIN
 END $$;
 CREATE TRIGGER chaos_lost AFTER UPDATE ON dispatcherd.dispatchers FOR EACH ROW
 	WHEN (OLD.lost_at IS NULL AND NEW.lost_at IS NOT NULL) EXECUTE FUNCTION chaos.lost();
-CREATE TRIGGER chaos_live AFTER INSERT OR UPDATE ON dispatcherd.jobs_live FOR EACH ROW EXECUTE FUNCTION chaos.live();
-CREATE TRIGGER chaos_done AFTER INSERT ON dispatcherd.jobs_done FOR EACH ROW EXECUTE FUNCTION chaos.final();
-CREATE TRIGGER chaos_failed AFTER INSERT ON dispatcherd.jobs_failed FOR EACH ROW EXECUTE FUNCTION chaos.final();
-CREATE TRIGGER chaos_cancelled AFTER INSERT ON dispatcherd.jobs_cancelled FOR EACH ROW EXECUTE FUNCTION chaos.final();
+CREATE TRIGGER chaos_live AFTER INSERT OR UPDATE ON dispatcherd.jobs_live FOR EACH ROW ` + judged + ` EXECUTE FUNCTION chaos.live();
+CREATE TRIGGER chaos_done AFTER INSERT ON dispatcherd.jobs_done FOR EACH ROW ` + judged + ` EXECUTE FUNCTION chaos.final();
+CREATE TRIGGER chaos_failed AFTER INSERT ON dispatcherd.jobs_failed FOR EACH ROW ` + judged + ` EXECUTE FUNCTION chaos.final();
+CREATE TRIGGER chaos_cancelled AFTER INSERT ON dispatcherd.jobs_cancelled FOR EACH ROW ` + judged + ` EXECUTE FUNCTION chaos.final();
 `
 
 // readPostgres reads the recorded changes and the rows.

@@ -55,13 +55,7 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 	if c.Manner == history.Async {
 		req.Header.Set("Prefer", "respond-async")
 	}
-	caller := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // a kept connection could belong to an earlier process of the daemon
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
-		},
-	}}
-	res, err := caller.Do(req)
+	res, err := d.Client().Do(req)
 	if err != nil {
 		return err
 	}
@@ -82,6 +76,17 @@ func (s *Stage) ask(ctx context.Context, d *Daemon, c *history.Call) error {
 		c.Problem = problem.Type
 	}
 	return err
+}
+
+// Client returns a client of the API. Each of its requests uses a new connection, because a kept one could belong to an earlier process of
+// the daemon.
+func (d *Daemon) Client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", d.API)
+		},
+	}}
 }
 
 // rowsOf returns the transactions of durable requests whose callers know the id.

@@ -31,18 +31,20 @@ const apiPatience = 2 * time.Second
 
 // startDaemon starts a daemon. Its connection to Postgres uses a proxy, over TCP or a Unix
 // socket, or is direct.
-func (s *Stage) startDaemon(name string, tcp, direct bool, flags []string) (*Daemon, error) {
+func (s *Stage) startDaemon(name string, tcp bool, o *Setup) (*Daemon, error) {
 	d := &Daemon{}
 	dsn := fmt.Sprintf("postgres://postgres@/%s?host=%s&port=5432", s.database, filepath.Dir(s.Postgres.Socket()))
-	if !direct {
+	if !o.Direct {
 		var err error
 		if dsn, err = d.openDatabase(s, name, tcp); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	d.Daemon, err = s.Launch(rig.Launch{Dir: s.dir, Name: name, DSN: dsn, Flags: flags, Restart: true, Timeout: apiPatience})
-	if err == nil && !direct {
+	d.Daemon, err = s.Launch(rig.Launch{
+		Dir: s.dir, Name: name, DSN: dsn, Flags: o.Flags, Public: o.Public, Restart: true, Timeout: apiPatience,
+	})
+	if err == nil && !o.Direct {
 		d.Workers, err = fault.Listen("unix", filepath.Join(s.dir, name+"-p"), "unix", d.Socket)
 	}
 	return d, err

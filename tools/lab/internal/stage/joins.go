@@ -48,10 +48,10 @@ const partsSQL = `SELECT j.id, coalesce(j.parent, 0), j.type, j.status::text, co
 
 // joinsSQL reads batches, flows, parents and nodes. A node counts cancelled dependencies as failed ones. A cancellation by a user is not
 // the end of a parent.
-const joinsSQL = `SELECT id, kind, callback, run_when, '{}'::bigint[], cancelled_by IS NOT NULL
+const joinsSQL = `SELECT id, kind, callback, run_when, '{}'::bigint[], opened_at, cancelled_by IS NOT NULL
 	AND cancelled_by <> 'parent', ended_at, done, failed, cancelled
 	FROM dispatcherd.batches
-	UNION ALL SELECT n.id, 'node', false, n.run_when, n.depends_on, f.cancelled_by IS NOT NULL, n.ready_at,
+	UNION ALL SELECT n.id, 'node', false, n.run_when, n.depends_on, NULL, f.cancelled_by IS NOT NULL, n.ready_at,
 		cardinality(n.depends_on) - n.open - n.bad AS done, n.bad, 0
 	FROM dispatcherd.nodes n JOIN dispatcherd.batches f ON f.id = n.flow`
 
@@ -80,9 +80,9 @@ func (s *Stage) Structures(ctx context.Context, further ...string) (*history.Str
 		return nil, err
 	}
 	h.Joins, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (j history.Join, err error) {
-		var fired *time.Time
-		err = row.Scan(&j.ID, &j.Kind, &j.Callback, &j.When, &j.DependsOn, &j.Cancelled, &fired, &j.Done, &j.Failed, &j.Stopped)
-		j.Fired = microseconds(fired)
+		var opened, fired *time.Time
+		err = row.Scan(&j.ID, &j.Kind, &j.Callback, &j.When, &j.DependsOn, &opened, &j.Cancelled, &fired, &j.Done, &j.Failed, &j.Stopped)
+		j.Opened, j.Fired = microseconds(opened), microseconds(fired)
 		return j, err
 	})
 	if err != nil {

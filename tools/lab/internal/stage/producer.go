@@ -22,11 +22,15 @@ type Producer struct {
 	Database *fault.Proxy
 	dsn      string
 	rate     int
+	steady   bool // it does not pause while many jobs wait
 	mix      func(n int64) history.Work
 	numbers  atomic.Int64 // the last number; numbers are never reused
 	good     atomic.Int64 // number of jobs that are certainly committed
 	log      []history.Batch
 }
+
+// writable makes the sessions of producers writable if others are not.
+const writable = "&default_transaction_read_only=off"
 
 const (
 	batchSize      = 250
@@ -47,7 +51,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 	for ctx.Err() == nil && (p.good.Load() < int64(n) || time.Now().Before(over)) {
 		if conn == nil || conn.IsClosed() {
 			var err error
-			if conn, err = pgx.Connect(ctx, p.dsn); err != nil {
+			if conn, err = pgx.Connect(ctx, p.dsn+writable); err != nil {
 				conn = nil
 				_ = rig.Pause(ctx, 50*time.Millisecond)
 				continue
@@ -60,7 +64,7 @@ func (p *Producer) Produce(ctx context.Context, n int, least time.Duration) {
 		switch full, err := full(ctx, conn); {
 		case err != nil:
 			_ = conn.Close(ctx) // the connection is already broken
-		case full:
+		case full && !p.steady:
 			_ = rig.Pause(ctx, 20*time.Millisecond)
 		default:
 			p.insert(ctx, conn, burst{n: int(left), mix: p.mix})

@@ -33,6 +33,9 @@ func (s *Stage) Number(ctx context.Context, sql string, args ...any) (int, error
 	return rig.Number(ctx, s.URL(), sql, args...)
 }
 
+// Database is the name of the experiment's database.
+func (s *Stage) Database() string { return s.database }
+
 // URL is the connection string of the experiment's database, without proxies.
 func (s *Stage) URL() string { return s.Postgres.URL(s.database) }
 
@@ -93,9 +96,9 @@ func (s *Stage) History(ctx context.Context) (*history.History, error) {
 	if h.Processes, err = s.Processes(); err != nil {
 		return nil, err
 	}
-	for i := range h.Processes { // jobs of structures are judged by their rows
+	for i := range h.Processes { // jobs of structures are judged by their rows, and those of a hostile user are not judged
 		p := &h.Processes[i]
-		p.Runs = slices.DeleteFunc(p.Runs, func(e history.Execution) bool { return history.IsStructured(e.Type) })
+		p.Runs = slices.DeleteFunc(p.Runs, func(e history.Execution) bool { return history.IsStructured(e.Type) || e.Type == history.Hostile })
 	}
 	return h, s.readPostgres(ctx, h)
 }

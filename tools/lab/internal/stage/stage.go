@@ -36,7 +36,11 @@ type Setup struct {
 	FirstLeads bool
 	// Structures is the number of further slots of each worker, for jobs of batches, flows and parents.
 	Structures int
-	Disk       int // size in megabytes of the disk of the database; 0 = unlimited; needs root
+	// Steady says that producers do not pause while many jobs wait.
+	Steady bool
+	// Public says that every user of the machine may open the sockets of the daemons. It needs root, as hostile programs do.
+	Public bool
+	Disk   int // size in megabytes of the disk of the database; 0 = unlimited; needs root
 }
 
 // Stage is the set of processes of one experiment.
@@ -104,12 +108,12 @@ func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 			return nil, err
 		}
 	}
-	s.Producer = &Producer{mix: o.Mix, rate: o.Rate}
+	s.Producer = &Producer{mix: o.Mix, rate: o.Rate, steady: o.Steady}
 	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {
 		return nil, err
 	}
 	for i := range o.Daemons {
-		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, o.Direct, o.Flags)
+		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, &o)
 		if err != nil {
 			return nil, err
 		}

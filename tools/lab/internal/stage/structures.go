@@ -34,7 +34,7 @@ func (s *Stage) InsertStructures(ctx context.Context, n int) error {
 			_ = rig.Pause(ctx, 50*time.Millisecond)
 		}
 	}
-	return s.sealAll(context.WithoutCancel(ctx))
+	return s.SealAll(context.WithoutCancel(ctx))
 }
 
 func (b *builder) close(ctx context.Context) {
@@ -277,8 +277,8 @@ func (b *builder) insertParents(ctx context.Context) (n int, err error) {
 	return len(ids), err
 }
 
-// sealAll seals the batches that lost connections have left open. It waits for Postgres.
-func (s *Stage) sealAll(ctx context.Context) (err error) {
+// SealAll seals the batches that lost connections have left open. It waits for Postgres.
+func (s *Stage) SealAll(ctx context.Context) (err error) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; _ = rig.Pause(ctx, 100*time.Millisecond) {
 		if err = s.Exec(
 			ctx,

@@ -89,7 +89,8 @@ func Controls() []*Control {
 			),
 			Found: func(r *judge.Report) int { return r.Lost },
 		},
-	}, slices.Concat(claimControls(), rowControls(), floodControls(), tickControls(), keyControls(), flowControls())...)
+	}, slices.Concat(claimControls(), rowControls(), floodControls(), tickControls(), keyControls(), flowControls(),
+		hostileControls())...)
 }
 
 // claimControls are the controls of the conditions of claims and finishes.

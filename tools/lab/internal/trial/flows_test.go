@@ -5,7 +5,7 @@ import "testing"
 // If a migration changes the text that a control removes, the control must be changed as well.
 func TestControlsOfFlowsMatchTheSchema(t *testing.T) {
 	conn := migrated(t)
-	for _, sql := range []string{earlyOut} {
+	for _, sql := range []string{earlyOut, sealedByAll} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Error(err)
 		}

@@ -20,7 +20,7 @@ import (
 type Size int
 
 // The sizes. Short is for development, Normal for every release. The faults of all
-// trials together last at least 5, 17 and 120 minutes. Starts, drains and controls
+// trials together last at least 6, 20 and 135 minutes. Starts, drains and controls
 // take further time.
 const (
 	Short Size = iota
@@ -74,6 +74,14 @@ type Scene struct {
 	affected map[int64]bool // jobs whose rows were locked or damaged
 
 	structures *history.Structures // after the faults
+
+	least         time.Duration // Trial.Least
+	honest        *honest       // what users do whom a hostile one must not delay
+	without, with []span        // when they worked alone, and beside a hostile user
+	probes        []probe       // answers of /readyz
+	ready         []span        // when dispatchers had to be ready
+	notReady      []span        // when they could not be
+	memory        int64         // the most that the first dispatcher had, in bytes
 }
 
 // Note adds a figure to the trial's line.
@@ -127,6 +135,7 @@ func Run(ctx context.Context, env *rig.Rig, t *Trial, size Size, seed uint64) (_
 		Dice:     rand.New(rand.NewPCG(seed, uint64(len(t.Name)))),
 		killed:   map[int32]int64{},
 		affected: map[int64]bool{},
+		least:    t.Least[size],
 	}
 	o, err := s.play(ctx, t, setup)
 	if err != nil {
@@ -351,6 +360,10 @@ func All() []*Trial {
 		&ticks,
 		&keys,
 		&flows,
+		&hostileProducer,
+		&hostileCaller,
+		&publication,
+		&readOnlySessions,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // The comment of Size and docs/explanation/reliability.md state these durations.
 func TestFaultsLastAsLongAsDocumented(t *testing.T) {
-	for size, want := range map[Size]int{Short: 5, Normal: 17, Long: 120} {
+	for size, want := range map[Size]int{Short: 6, Normal: 20, Long: 135} {
 		var sum time.Duration
 		for _, x := range All() {
 			if !x.OnlyLong || size == Long {
