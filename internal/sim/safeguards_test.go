@@ -53,7 +53,7 @@ var controls = []control{
 	{options: Options{Break: WithoutPermit, Faults: Keys | Kill | Crash, Every: true, Dispatchers: 3}, seeds: 20, violation: "key over"},
 	{
 		options:   Options{Break: WithoutNumber, Faults: Keys | Unknown | Stop, Every: true, Dispatchers: 3, Steps: 40_000},
-		seeds:     60,
+		seeds:     120,
 		violation: "key o",
 		change:    busyKeys,
 	},
