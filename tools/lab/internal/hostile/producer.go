@@ -34,7 +34,7 @@ func (s *Site) producer(ctx context.Context) (*pgx.Conn, error) {
 
 // Times of the attacks of a producer.
 const (
-	openTime  = 300 * time.Millisecond // how long a transaction stays open
+	openTime  = 100 * time.Millisecond // how long a transaction stays open
 	lockTime  = "20ms"                 // how long its statements wait for locks of others
 	sealsOnce = 20                     // seals in one transaction
 	forged    = 50                     // false notifications in one transaction

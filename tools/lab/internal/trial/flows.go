@@ -70,7 +70,7 @@ var flows = Trial{
 }
 
 // earlyOut is a statement that removes a safeguard of structures.
-var earlyOut = withText("check_parent", " FOR KEY SHARE", "")
+var earlyOut = withText("owns_batch", " FOR KEY SHARE", "")
 
 // flowControls are the controls of flows.
 func flowControls() []*Control {

@@ -149,7 +149,7 @@ func (h *honest) record(what string, w wait) {
 }
 
 // openTime is how long a batch is open before its members are inserted.
-const openTime = 100 * time.Millisecond
+const openTime = 150 * time.Millisecond
 
 // insertBatch inserts a batch of three members with a callback.
 func (h *honest) insertBatch(ctx context.Context, _ int) error {

@@ -8,7 +8,7 @@ import (
 )
 
 // sealedByAll is a statement that lets every producer seal every batch.
-var sealedByAll = withText("owns_batch", "IF has_column_privilege(", "IF true OR has_column_privilege(")
+var sealedByAll = withText("owns_batch", "IS NOT TRUE THEN", "IS NULL THEN")
 
 // controlTime is the time of the controls of hostile users, which need one attack only.
 var controlTime = [3]time.Duration{12 * time.Second, 12 * time.Second, 12 * time.Second}
