@@ -487,7 +487,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
 	require.Positive(t, x.Free)
 	require.Zero(t, x.Competing, "no known job ranks before")
-	require.Equal(t, []Reason{ReasonAwaitsFetch}, x.Reasons)
+	require.Equal(t, []Reason{ReasonUnread}, x.Reasons)
 	require.True(t, x.AtLeast)
 }
 
@@ -507,8 +507,8 @@ func TestRankOfARequest(t *testing.T) {
 	require.False(t, ok, "it runs")
 }
 
-// A slot is free, but a job that is not due would not be assigned to it now.
-func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
+// A slot is free, but a job that is not due, or that was not read yet, would not be assigned to it now.
+func TestJobThatWouldNotBePlacedNowHasNoSlot(t *testing.T) {
 	p := explained(t)
 	p.step(Registered{Session: 2, Worker: "v", Slots: []dispatcherd.Slot{{ID: 9, Types: []string{"csv"}}}})
 	for failures, reason := range []Reason{ReasonScheduled, ReasonBackoff} {
@@ -517,10 +517,9 @@ func TestJobThatIsNotDueHasNoSlot(t *testing.T) {
 		require.Equal(t, 1, x.Free)
 		require.Zero(t, x.Slot)
 	}
-	due := Inquiry{ID: 78, Type: "csv", RunAt: p.table.now}
-	require.EqualValues(t, 9, p.core.Explain(due).Slot)
-	p.step(Drained{})
-	require.Zero(t, p.core.Explain(due).Slot)
+	x := p.core.Explain(Inquiry{ID: 78, Type: "csv", RunAt: p.table.now})
+	require.Equal(t, []Reason{ReasonUnread}, x.Reasons)
+	require.Zero(t, x.Slot, "other jobs may be read with it")
 }
 
 // If other dispatchers support the type as well, the overtaking window is
