@@ -55,7 +55,7 @@ func TestExitCodeOfRequestIsItsOutcome(t *testing.T) {
 	}{
 		{exit.Negative, "the page is torn", []string{"pdf", `{"do":"fail"}`}},
 		{exit.Negative, "deadline", []string{"pdf", `{"do":"gate"}`, "--timeout", "50ms"}},
-		{exit.Unavailable, "No slot supports the type", []string{"excel"}},
+		{exit.Unavailable, `no slot supports type "excel"`, []string{"excel"}},
 		{exit.Unavailable, "(did you mean pdf?)", []string{"pfd"}},
 		{exit.Usage, "the payload is not JSON", []string{"pdf", "page"}},
 		{exit.Usage, "give one of the two", []string{"pdf", "1", "--payload-file", "x"}},
