@@ -295,7 +295,7 @@ func TestStatementsOfAnEarlierBeginChangeNothing(t *testing.T) {
 		c := w.controller(s, me, beat(t, s, nil).Term)
 		first, last, err := c.Begin(t.Context())
 		require.NoError(t, err)
-		require.EqualValues(t, int64(2<<32), first)
+		require.Equal(t, int64(2<<32), first)
 		require.EqualValues(t, id, last, "the largest id of a row that waits")
 
 		_, err = before.Admit(t.Context(), []permits.Permit{admission(w.get(t, id), 8, 0)})
