@@ -27,27 +27,30 @@ type heartbeats struct {
 
 	services  *background.Runner
 	adopted   chan struct{}  // capacity 1: rows were taken over since the last heartbeat began
-	connected chan struct{}  // capacity 1: a worker has connected since the last heartbeat began
+	connected chan struct{}  // capacity 1: a worker has connected since it was last looked at
 	published map[string]int // slots by type, as the last heartbeat said
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
 // rows; see shell.TookOver. It also sends one at once if a type has got its first slot: jobs with keys wait until the
-// controller knows of it.
+// controller knows of it. Between two regular heartbeats this happens once at most, so workers whose types change do not make
+// it send many.
 func (h *heartbeats) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	failing := false
+	failing, connected := false, h.connected
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			connected = h.connected
 		case <-h.adopted:
-		case <-h.connected:
+		case <-connected:
 			if !h.supportsMore(actor.Capacities(h.loop)) {
 				continue
 			}
+			connected = nil // until the next regular heartbeat
 		}
 		h.published = actor.Capacities(h.loop)
 		var req contract.HeartbeatRequest

@@ -36,16 +36,20 @@ func statement(t *testing.T, db *pgxpool.Pool, sql string) {
 }
 
 // running starts a daemon that runs until the test ends. It returns the log, too.
-func running(t *testing.T, db *pgxpool.Pool) (*Daemon, *observer.ObservedLogs) {
+func running(t *testing.T, db *pgxpool.Pool, edits ...func(*Config)) (*Daemon, *observer.ObservedLogs) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "daemon") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	core, lines := observer.New(zap.DebugLevel)
-	d, err := Start(t.Context(), Config{
+	cfg := Config{
 		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"),
 		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Heartbeat: time.Second, Listen: true,
-	}, zap.New(core))
+	}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	d, err := Start(t.Context(), cfg, zap.New(core))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
