@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
@@ -127,7 +129,7 @@ func TestMembersOfTheOwnerShareBatchesAndUniqueKeys(t *testing.T) {
 	require.Equal(t, "t owners_two t", one[string](t, b, insert))
 	require.Equal(t, []string{"owners_group / k", "owners_three / k", "owners_two / k"},
 		list[string](t, conn, `SELECT unique_key::text FROM dispatcherd.jobs WHERE unique_key IS NOT NULL ORDER BY 1`))
-	require.Equal(t, "42501 dispatcherd.owner = owners_group: the owner must be role owners_three or a group of it, without / in the name",
+	require.Equal(t, "42501 dispatcherd.owner = owners_group: the owner must be role owners_three or a group of it",
 		code(t, c, `SET dispatcherd.owner = owners_group; SELECT dispatcherd.open_batch()`))
 }
 
@@ -147,7 +149,7 @@ func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {
 	}
 	exec(t, conn, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', 'plain')`)
 	for _, key := range []string{"owners_key_a / plain", "plain", "owners_key_a", "owners_key_b", "owners_key_b/x", " / x", "no role / x"} {
-		require.Equal(t, fmt.Sprintf(`42501 unique_key "%s": the owner must be role owners_key_b or a group of it, without / in the name`, key),
+		require.Equal(t, fmt.Sprintf(`42501 unique_key "%s": the owner must be role owners_key_b or a group of it`, key),
 			code(t, b, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', $1)`, key))
 		_, err := b.CopyFrom(t.Context(), pgx.Identifier{"dispatcherd", "jobs"}, []string{"type", "unique_key"},
 			pgx.CopyFromRows([][]any{{"pdf", key}}))
@@ -236,9 +238,77 @@ func TestRightsAreThoseOfTheRoleThatCalls(t *testing.T) {
 	require.Nil(t, one[*string](t, conn, call), "a superuser acts as a dispatcher")
 	exec(t, conn, `SET dispatcherd.owner = owners_poor`)
 	require.Equal(t, "owners_poor", one[string](t, conn, call))
-	exec(t, conn, `RESET dispatcherd.owner; ALTER ROLE owners_lord RENAME TO "owners/lord"`)
-	require.Contains(t, code(t, apart, call), "without / in the name")
-	exec(t, conn, `ALTER ROLE "owners/lord" RENAME TO owners_lord`)
+	exec(t, conn, `RESET dispatcherd.owner`)
+}
+
+// The first " / " of a unique key in the table separates the owner from the key.
+func TestOnlyUniqueKeysRestrictTheNameOfTheOwner(t *testing.T) {
+	conn := producers(t, ``, `"svc/web"`, "owners_named")
+	a := login(t, conn, "svc/web")
+	const unique = `SELECT owner FROM dispatcherd.insert_unique('{"type": "pdf"}', gen_random_uuid()::text)`
+	insertPlain := func() {
+		_, err := client.InsertMany(t.Context(), a, slices.Values([]client.Job{{Type: "pdf"}}))
+		require.NoError(t, err)
+		exec(t, a, `SELECT dispatcherd.insert_flow('{"nodes": [{"name": "a", "type": "pdf"}]}')`)
+		exec(t, a, `SELECT dispatcherd.insert_member(dispatcherd.open_batch(), '{"type": "pdf", "unique_key": null}')`)
+	}
+	insertPlain()
+	require.Equal(t, "svc/web", one[string](t, a, unique))
+	_, err := client.InsertMany(t.Context(), a, slices.Values([]client.Job{{Type: "pdf", UniqueKey: "k"}}))
+	require.NoError(t, err)
+	require.Equal(t, "svc/web / k", one[string](t, conn, `SELECT min(unique_key::text) FROM dispatcherd.jobs WHERE unique_key LIKE '% / k'`))
+	former := "svc/web"
+	for _, name := range []string{"svc /", "svc / web"} {
+		exec(t, conn, `ALTER ROLE "`+former+`" RENAME TO "`+name+`"`)
+		former = name
+		insertPlain()
+		require.Equal(t, `42501 unique_key: the owner must be role `+name+` or a group of it, without " / " in the name`, code(t, a, unique))
+		require.Contains(t, code(t, a, `SELECT dispatcherd.insert_member(dispatcherd.open_batch(), '{"type": "pdf", "unique_key": "k"}')`),
+			"without \" / \"")
+		_, err := client.InsertMany(t.Context(), a, slices.Values([]client.Job{{Type: "pdf", UniqueKey: "k"}}))
+		require.Error(t, err, name)
+	}
+	exec(t, conn, `ALTER ROLE "`+former+`" RENAME TO "svc/web"`)
+	exec(t, a, `SET dispatcherd.owner = owners_named`)
+	_, err = client.InsertMany(t.Context(), a, slices.Values([]client.Job{{Type: "pdf"}}))
+	require.NoError(t, err, "a setting that only batches and unique keys need")
+	require.Contains(t, code(t, a, `SELECT dispatcherd.open_batch()`), "42501 dispatcherd.owner = owners_named: the owner must be")
+}
+
+// Programs that are older than dispatcherd_producer often have a right on the whole table.
+func TestRightToInsertAllColumnsIsNotThatOfADispatcher(t *testing.T) {
+	conn := producers(t, `GRANT INSERT ON dispatcherd.jobs TO owners_whole`, "owners_other", "owners_whole")
+	batch := one[int64](t, login(t, conn, "owners_other"), `SELECT dispatcherd.open_batch()`)
+	whole := login(t, conn, "owners_whole")
+	for _, sql := range usesOfABatch {
+		require.Contains(t, code(t, whole, sql, batch), "belongs to role owners_other", sql)
+	}
+	const insert = `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', $1)`
+	require.Contains(t, code(t, whole, insert, "owners_other / stolen"), "the owner must be role owners_whole")
+	require.Equal(t, "owners_whole",
+		one[string](t, whole, `SELECT owner FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k')`), "it has unique keys of its own")
+}
+
+// The functions and the API refuse these keys, too.
+func TestTableHasUniqueKeysOf1To512BytesWithAtMostOneOwner(t *testing.T) {
+	conn := producers(t, ``, "owners_form")
+	a := login(t, conn, "owners_form")
+	const insert = `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', $1)`
+	long := strings.Repeat("é", 256)
+	for key, rule := range map[string]string{
+		"owners_form / ": "unique_key_is_1_to_512_bytes", "owners_form / " + long + "k": "unique_key_is_1_to_512_bytes",
+		"owners_form / a / b": "unique_key_has_at_most_one_owner",
+	} {
+		for _, session := range []*pgx.Conn{a, conn} {
+			require.Contains(t, code(t, session, insert, key), rule, key)
+		}
+	}
+	require.Contains(t, code(t, conn, insert, ""), "unique_key_is_1_to_512_bytes")
+	require.Contains(t, code(t, conn, insert, long+"k"), "unique_key_is_1_to_512_bytes", "a dispatcher without owner")
+	exec(t, conn, insert, long)
+	for _, key := range []string{long, "/ k", "k /", "a/b"} {
+		exec(t, a, insert, "owners_form / "+key)
+	}
 }
 
 // A function with the rights of its owner learns by its last argument who calls it.

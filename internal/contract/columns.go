@@ -86,12 +86,10 @@ var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_m
 // ClockSQL reads the clock of Postgres.
 const ClockSQL = `SELECT clock_timestamp()`
 
-// ownerSQL is what the table has before a unique key of the role that executes a statement.
-const ownerSQL = `coalesce(dispatcherd.owner() || ' / ', '')`
-
 // CopySetup is the statement that precedes a COPY of jobs. It reads the clock, because COPY cannot use the default of a
-// column for some rows only, and what precedes unique keys; see [Own].
-const CopySetup = ClockSQL + `, ` + ownerSQL
+// column for some rows only, and what the table has before unique keys of the role; see [Own]. It refuses no role, because
+// there may be no unique key. The table checks their owner.
+const CopySetup = ClockSQL + `, coalesce(dispatcherd.owner(jobs => NULL) || ' / ', '')`
 
 // Own makes the unique key in a row of [Columns] one of its owner.
 func Own(row []any, owner string) {
@@ -103,7 +101,7 @@ func Own(row []any, owner string) {
 // InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
 func InsertSQL(runAt string) string {
 	return "INSERT INTO dispatcherd.jobs (" + strings.Join(Columns, ", ") + ") VALUES ($1, $2::text::jsonb, $3, $4, $5, " + runAt +
-		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN " + ownerSQL + " || $9 END, $10) RETURNING id"
+		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN coalesce(dispatcherd.owner() || ' / ', '') || $9 END, $10) RETURNING id"
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
@@ -142,6 +140,7 @@ var rules = map[string]string{
 	"run_when_is_done_ended_or_failed": "run_when must be done, ended or failed", // of a batch, like the next one
 	"name_is_1_to_128_bytes":           "name must have 1 to 128 bytes",
 	"unique_key_is_1_to_512_bytes":     "unique_key must have 1 to 512 bytes",
+	"unique_key_has_at_most_one_owner": "unique_key must not contain \" / \", which follows its owner",
 	"type_has_no_control_character":    "type must not contain control characters",
 	"type_has_no_invisible_character":  "type must not contain invisible characters (control, format and separator characters)",
 	"type_is_1_to_128_bytes":           "type must have 1 to 128 bytes",

@@ -114,16 +114,18 @@ CREATE DOMAIN dispatcherd.caller AS name
     CONSTRAINT caller_is_the_current_user CHECK (VALUE IS NOT DISTINCT FROM current_user);
 
 -- Returns the owner of the batches and unique keys that caller inserts: the role in the setting dispatcherd.owner, which must be the caller
--- or a group of it, and without the setting the caller. NULL = the dispatchers: all roles that may set created_at. It raises an error if
--- the caller may not set a column that one of jobs sets; defaults need no right. With key, it returns the owner with which the key
--- begins, and raises an error if there is none to which the caller belongs. Dispatchers may write any key. The functions for producers
--- call it, statements that insert unique keys, and the domain unique_key.
+-- or a group of it, and without the setting the caller. NULL = the dispatchers: all roles that may update jobs_live. It raises an error if
+-- the caller may not set a column that one of jobs sets; defaults need no right. The name of an owner of unique keys has no " / ", so that
+-- the key follows the first one. If jobs is NULL, nothing is checked. With key, it returns the owner with which the key begins, and raises
+-- an error if there is none to which the caller belongs. Dispatchers may write any key. The functions for producers call it, statements
+-- that insert unique keys, and the domain unique_key.
 CREATE FUNCTION dispatcherd.owner(caller name DEFAULT current_user, jobs jsonb DEFAULT '[]', key text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    trusted boolean := coalesce(has_column_privilege(caller, 'dispatcherd.jobs', 'created_at', 'INSERT'), false);
-    owner   text := CASE WHEN key IS NULL THEN coalesce(nullif(current_setting('dispatcherd.owner', true), ''),
-        CASE WHEN NOT trusted THEN caller END) WHEN NOT trusted AND position(' / ' IN key) > 0 THEN split_part(key, ' / ', 1) END;
+    trusted boolean := coalesce(has_table_privilege(caller, 'dispatcherd.jobs_live', 'UPDATE'), false);
+    setting text := nullif(current_setting('dispatcherd.owner', true), '');
+    owner   text := CASE WHEN key IS NULL THEN coalesce(setting, CASE WHEN NOT trusted THEN caller END)
+        WHEN NOT trusted AND position(' / ' IN key) > 0 THEN split_part(key, ' / ', 1) END;
     denied  text := (SELECT string_agg(c, ', ') FROM unnest('{type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
         parent, unique_key}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
         AND EXISTS (SELECT FROM jsonb_array_elements(jobs) j WHERE j ? c AND (c = 'payload' OR j -> c <> 'null')
@@ -131,11 +133,13 @@ DECLARE
 BEGIN
     IF denied IS NOT NULL THEN
         RAISE insufficient_privilege USING MESSAGE = format('permission denied: %s needs INSERT (%s) on dispatcherd.jobs', caller, denied);
-    ELSIF (owner IS NOT NULL OR NOT trusted) AND NOT EXISTS (
-        SELECT FROM pg_roles r WHERE r.rolname = owner AND r.rolname !~ '/' AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
+    ELSIF jobs IS NOT NULL AND (owner IS NOT NULL OR NOT trusted) AND NOT EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = owner AND pg_has_role(caller, r.oid, 'MEMBER')
+            AND (split_part(owner || ' / ', ' / ', 1) = owner OR NOT jobs @? '$[*].unique_key ? (@ != null)')) THEN
         RAISE insufficient_privilege USING CONSTRAINT = 'owner_is_the_role_or_its_group',
-            MESSAGE = format('%s: the owner must be role %s or a group of it, without / in the name',
-                coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || owner, 'no role'), caller),
+            MESSAGE = format('%s: the owner must be role %s or a group of it%s',
+                coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || setting, 'unique_key'), caller,
+                CASE WHEN owner LIKE '% /%' THEN ', without " / " in the name' END),
             HINT = format('The table has unique keys as OWNER / KEY, for example "%s / invoice 7".', caller);
     END IF;
     RETURN owner;
@@ -148,9 +152,10 @@ CREATE DOMAIN dispatcherd.keys AS text
         AND VALUE COLLATE "C" ~ ('^[^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?'
             '( [^\x01-\x20*\x7f]{1,128}(\*([1-9][0-9]{0,5}|1000000|all))?){0,3}$')
         OR dispatcherd.check_keys(VALUE));
--- A unique key is stored behind its owner, as "OWNER / KEY"; 66 bytes are for the owner.
+-- A unique key is stored behind its owner, as "OWNER / KEY". An owner, which is the name of a role, has at most 63 bytes.
 CREATE DOMAIN dispatcherd.unique_key AS text
-    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (octet_length(VALUE) BETWEEN 1 AND 578)
+    CONSTRAINT unique_key_is_1_to_512_bytes CHECK (octet_length(split_part(VALUE, ' / ', -1)) BETWEEN 1 AND 512)
+    CONSTRAINT unique_key_has_at_most_one_owner CHECK (octet_length(VALUE) <= 512 + 3 + 63 AND VALUE NOT LIKE '% / % / %')
     CONSTRAINT unique_key_begins_with_its_owner CHECK (VALUE IS NULL OR dispatcherd.owner(key => VALUE) IS DISTINCT FROM '');
 CREATE DOMAIN dispatcherd.expected_ms AS int
     CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);

@@ -148,7 +148,7 @@ RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, 
 DECLARE
     b record;
 BEGIN
-    IF has_column_privilege(caller, 'dispatcherd.jobs', 'created_at', 'INSERT') IS NOT TRUE THEN
+    IF has_table_privilege(caller, 'dispatcherd.jobs_live', 'UPDATE') IS NOT TRUE THEN
         SELECT owner INTO b FROM dispatcherd.batches WHERE id = batch;
         IF NOT FOUND THEN
             RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
