@@ -78,12 +78,17 @@ func (b *Backend) jobs() claim.Jobs { return claim.Jobs{DB: b.Pool} }
 // noCaller is recorded as the one who cancelled the row of a request without callers.
 const noCaller = "api: no caller waits any more"
 
-// within executes a statement for a caller, with a time limit.
+// within executes a statement for a caller, with a time limit. If the call has waited so long for its place that the limit passes
+// before the lock timeout of the session, it is told to make fewer calls, because Postgres answers.
 func within[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	result, err := do(ctx)
-	if err != nil {
+	var waited time.Duration
+	result, err := do(context.WithValue(ctx, waitedKey{}, &waited))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && waited >= claim.DefaultTimeout/5:
+		err = httpapi.ErrTooManyCalls
+	case err != nil:
 		err = classify(err)
 	}
 	return result, err

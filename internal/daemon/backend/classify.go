@@ -25,7 +25,7 @@ func hungUp(err error) bool {
 }
 
 const (
-	lockNotAvailable = "55P03" // a server executes the statement later, perhaps
+	lockNotAvailable = "55P03" // the lock timeout of the session has passed; see claim.Pin
 	noConversion     = "0A000" // the database has the encoding SQL_ASCII, and the value has an escaped character
 )
 
@@ -46,8 +46,10 @@ func classify(err error) error {
 	case dsn.ReadOnly(err):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("Postgres is read-only: "+
 			"the server is a standby, or default_transaction_read_only is on").Retryable())
-	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		claim.AnswerCode(err) == lockNotAvailable:
+	case claim.AnswerCode(err) == lockNotAvailable:
+		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("the row or its unique key is locked by a transaction "+
+			"of another session: end it, or try again later").Retryable())
+	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
 		strings.HasPrefix(refused.Code, "P0")): // a function or trigger of the database raised an exception

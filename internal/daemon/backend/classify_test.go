@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
@@ -70,4 +72,25 @@ func TestSearchThatTookTooLongSaysWhatToNarrow(t *testing.T) {
 	require.ErrorAs(t, classify(fmt.Errorf("listing: %w", claim.ErrSearchTime)), &p)
 	require.Equal(t, http.StatusServiceUnavailable, p.Status)
 	require.Contains(t, p.Detail, "narrow the search by a status")
+}
+
+// Postgres answers at once. The caller learns what it waits for.
+func TestLockOfAnotherSessionIsNamed(t *testing.T) {
+	p := ondemand.Explain(classify(fmt.Errorf("retry: %w", &pgconn.PgError{Code: "55P03"})))
+	require.Equal(t, http.StatusServiceUnavailable, p.Status)
+	require.Equal(t, "the row or its unique key is locked by a transaction of another session: end it, or try again later", p.Detail)
+	require.Positive(t, p.RetryAfter())
+}
+
+// The first calls of a user wait for a lock. The next ones get their places late, so their time ends before their lock timeout.
+func TestCallThatGotItsPlaceLateIsToldSo(t *testing.T) {
+	end := func(waits time.Duration) error {
+		_, err := within(t.Context(), func(ctx context.Context) (int, error) {
+			*ctx.Value(waitedKey{}).(*time.Duration) += waits
+			return 0, fmt.Errorf("timeout: %w", context.DeadlineExceeded)
+		})
+		return err
+	}
+	require.ErrorIs(t, end(2*time.Second), httpapi.ErrTooManyCalls)
+	require.ErrorIs(t, end(time.Millisecond), ondemand.ErrUnavailable)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,10 +33,17 @@ type refusedContext struct{ context.Context }
 // Err returns what the call returns, because the pool gives no connection to a context that is done.
 func (refusedContext) Err() error { return httpapi.ErrTooManyCalls }
 
+// waitedKey is the key of a *time.Duration in the context of a call: how long it has waited for places.
+type waitedKey struct{}
+
 // enter waits until the user of ctx may use a connection. leave must be called when it does so no longer, at least once. If
 // there is none in time, the pool refuses the context that enter returns.
 func (p *Pool) enter(ctx context.Context) (_ context.Context, leave func()) {
+	began := time.Now()
 	leave, err := p.Calls.Enter(ctx, quota.UserOf(ctx))
+	if waited, ok := ctx.Value(waitedKey{}).(*time.Duration); ok {
+		*waited += time.Since(began)
+	}
 	switch {
 	case err == nil:
 		return ctx, sync.OnceFunc(leave)
