@@ -54,7 +54,7 @@ func (s *CallerSession) Send(f DispatcherFrame) bool { return s.send(f) }
 // Offer is like Send. But if the user may not have so many bytes of frames that are not read, the session continues and Offer
 // returns why.
 func (s *CallerSession) Offer(f DispatcherFrame) error {
-	switch err := s.out.put(f); {
+	switch err := s.put(f); {
 	case err == nil, errors.Is(err, net.ErrClosed):
 	case errors.Is(err, errFull):
 		s.send(f) // ends the session

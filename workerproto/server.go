@@ -186,6 +186,7 @@ func (c *serverConn) converse(p protocol) (cause error) {
 		if fault != nil {
 			return fault
 		}
+		c.rest()
 		if err := c.read(); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,6 +29,8 @@ type serverConn struct {
 	user   string // of the peer
 	limits Limits
 	obs    Observer
+
+	refused atomic.Int32 // frames for which the reader has not rested yet
 
 	mu    sync.Mutex
 	cause error // the first cause of the end; nil while the session is open
@@ -78,13 +81,37 @@ func (c *serverConn) firstLine() ([]byte, error) {
 // send queues a frame and never blocks. It returns false if the session has ended. It
 // also returns false if the outbox is full; then it ends the session.
 func (c *serverConn) send(f frame) bool {
-	err := c.out.put(f)
+	err := c.put(f)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		// No error frame is sent, because the peer would not read it either.
 		c.abort(Complain(SlowReader, "%v", err))
 		c.obs.Complained(SlowReader)
 	}
 	return err == nil
+}
+
+// put queues a frame. It counts a frame that says that something was refused, because the peer may repeat it at once.
+func (c *serverConn) put(f frame) error {
+	refuses := false
+	switch f := f.(type) {
+	case *Spawned:
+		refuses = f.Rule != ""
+	case *Answer:
+		refuses = f.RetryAfter > 0 || f.Code == CodeInvalidRequest || f.Code == CodeInvalidJob
+	case *Error:
+		refuses = true
+	}
+	if refuses {
+		c.refused.Add(1)
+	}
+	return c.out.put(f)
+}
+
+// rest delays the next read for what was refused.
+func (c *serverConn) rest() {
+	if n := c.refused.Swap(0); n > 0 {
+		quota.Rest(c.user, int(n))
+	}
 }
 
 // Close ends the session. The writer writes the queued frames, then err if it is not

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
 
@@ -82,6 +83,38 @@ func TestParsingOfTheHelloIsChargedToTheUser(t *testing.T) {
 	require.Eventually(t, func() bool { return processors.Largest() == 2 }, patience, time.Millisecond)
 	close(goOn)
 	require.IsType(t, &Welcome{}, p.receive())
+}
+
+// A peer may repeat at once what was refused, and many connections that do so would take all processor time.
+func TestConnectionWhoseFramesAreRefusedRests(t *testing.T) {
+	h := newRecorder()
+	h.onward = func(s *Session, frames []WorkerFrame) {
+		for _, f := range frames {
+			if spawn, ok := f.(*Spawn); ok {
+				s.Send(&Spawned{Execution: spawn.Execution, Request: spawn.Request, Rule: dispatcherd.RuleTooManySpawns})
+			}
+		}
+	}
+	path := startServer(t, Limits{}, h, nil)
+	for _, refused := range []string{
+		`{"op":"started","job":0}`,
+		`{"op":"spawn","job":1,"attempt":1,"session":"%s","request":1,"jobs":[{"type":"pdf"}]}`,
+	} {
+		rests := onePlace(t, &quota.Refusals)
+		p := dial(t, path)
+		p.greet()
+		leave, err := rests.Enter(t.Context(), PeerOf(p.conn).User()) // another connection rests
+		require.NoError(t, err)
+		p.send(`{"op":"ping"}`)
+		require.IsType(t, &Pong{}, p.receive()) // nothing was refused
+		require.Equal(t, 1, rests.Largest())
+		p.send(strings.Replace(refused, "%s", (<-h.opened).Nonce(), 1))
+		require.NotNil(t, p.receive())
+		require.Eventually(t, func() bool { return rests.Largest() == 2 }, patience, time.Millisecond)
+		leave()
+		p.send(`{"op":"ping"}`)
+		require.IsType(t, &Pong{}, p.receive())
+	}
 }
 
 func TestLargeFramesInProgressAreBoundedForEachUser(t *testing.T) {

@@ -139,6 +139,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"requests_waiting": gauges.Largest.Requests, "spawns": gauges.Largest.Spawns, "job_log_bytes": gauges.Largest.Logs,
 		"resume_offers": gauges.Largest.Offers,
 		"processors":    quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(),
+		"refusals":       quota.Refusals.Largest(),
 		"database_calls": d.api.calls.Calls.Largest(), "uploads": d.api.backend.LargestUploader(),
 	}, "what")
 }

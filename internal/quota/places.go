@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // Places limits what each user does at the same time. Each user has the same number of places, whatever the other
@@ -73,14 +74,46 @@ var Processors = NewPlaces(runtime.GOMAXPROCS(0) / 2)
 // connections that send such texts delay others little, and the frames of most workers need no place.
 const freeParse = 4 << 10
 
+// longParse is the size from which the user's processor rests after a parse as long as the parse took. It is more than a batch of usual
+// frames has. So a user that sends only such texts leaves half of its processors to Postgres and to other users.
+const longParse = 64 << 10
+
 // Parse calls f, which parses a text that a user has sent. f must not wait for anything. A large text needs one of the user's
 // processors, so the parsing of all its texts is charged to the user, whatever they contain.
 func Parse(user string, size int, f func()) {
 	if size > freeParse {
 		leave, _ := Processors.Enter(context.Background(), user) // without a deadline it does not fail
-		defer leave()
+		begun := time.Now()
+		defer func() {
+			if size > longParse {
+				time.AfterFunc(time.Since(begun), leave)
+			} else {
+				leave()
+			}
+		}()
 	}
 	f()
+}
+
+// Refusals are the places for [Rest].
+var Refusals = NewPlaces(1)
+
+// Bounds of a rest after refusals.
+const (
+	restForOne = time.Millisecond
+	restAtMost = 50 * time.Millisecond
+	restWait   = time.Second // for the rests of the user's other connections
+)
+
+// Rest waits after a connection of a user was refused something n times. The connections of a user rest one after the other. So a user
+// that repeats at once what was refused cannot use all processor time, with however many connections.
+func Rest(user string, n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), restWait)
+	defer cancel()
+	if leave, err := Refusals.Enter(ctx, user); err == nil {
+		time.Sleep(min(time.Duration(n)*restForOne, restAtMost))
+		leave()
+	}
 }
 
 type userKey struct{}

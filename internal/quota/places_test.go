@@ -3,9 +3,11 @@ package quota
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -75,4 +77,46 @@ func TestLargeTextsOfAUserAreParsedOnHalfOfTheProcessors(t *testing.T) {
 func TestContextNamesItsUser(t *testing.T) {
 	require.Empty(t, UserOf(t.Context()))
 	require.Equal(t, "uid 7", UserOf(WithUser(t.Context(), "uid 7")))
+}
+
+// With one of two processors for parsing alone, Postgres and the other users would share what remains.
+func TestProcessorRestsAfterALongTextAsLongAsItWasParsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		Processors = NewPlaces(1)
+		defer func() { Processors = NewPlaces(runtime.GOMAXPROCS(0) / 2) }()
+		parse := func() { time.Sleep(10 * time.Millisecond) }
+		waits := func() time.Duration {
+			begun := time.Now()
+			Parse("a", freeParse+1, func() {})
+			return time.Since(begun)
+		}
+		Parse("a", longParse, parse)
+		require.Zero(t, waits())
+		Parse("a", longParse+1, parse)
+		Parse("b", longParse+1, func() {})
+		require.Equal(t, 10*time.Millisecond, waits())
+	})
+}
+
+func TestConnectionsOfAUserRestOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { Rest("a", 2) })
+		}
+		Rest("b", 1)
+		require.Equal(t, restForOne, time.Since(begun))
+		all.Wait()
+		require.Equal(t, 40*restForOne, time.Since(begun))
+		begun = time.Now()
+		Rest("a", 1000)
+		require.Equal(t, restAtMost, time.Since(begun))
+		leave, err := Refusals.Enter(t.Context(), "a")
+		require.NoError(t, err)
+		defer leave()
+		begun = time.Now()
+		Rest("a", 1)
+		require.Equal(t, restWait, time.Since(begun))
+	})
 }
