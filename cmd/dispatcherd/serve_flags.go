@@ -64,7 +64,7 @@ func (f *serveFlags) registerConnections(flags *pflag.FlagSet) {
 // registerPolicy adds the flags that change which job runs when.
 func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.KeyPatience, "key-patience", "100ms", cli.LongestWait,
-		"how long other jobs may pass a job that waits for several keys, or that has its permits and waits for a slot")
+		"how long other jobs may pass a job that needs several keys, or that has permits but no slot yet")
 	flags.Var(versionValue(&f.cfg.AppVersion), "app-version", "version of the application, for schedules that run once for each")
 	c := &f.cfg.Core
 	w := &c.Weights
