@@ -46,8 +46,10 @@ func checkJob(j *contract.NewJob) error {
 		return fmt.Errorf("timeout_ms %d is less than 1", *j.TimeoutMS)
 	case j.ExpectedMS != nil && *j.ExpectedMS < 1:
 		return fmt.Errorf("expected_ms %d is less than 1", *j.ExpectedMS)
-	case j.RunIn != nil && (*j.RunIn < 0 || j.RunAt != nil):
-		return fmt.Errorf("run_in %v must not be negative, and excludes run_at", time.Duration(*j.RunIn))
+	case j.RunIn != nil && *j.RunIn < 0:
+		return fmt.Errorf("run_in %v is negative: give 0s or more", time.Duration(*j.RunIn))
+	case j.RunIn != nil && j.RunAt != nil:
+		return fmt.Errorf("run_in %v and run_at are both given: leave one out", time.Duration(*j.RunIn))
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
@@ -69,8 +71,13 @@ func checkMembership(j *contract.NewJob) error {
 		return fmt.Errorf("parent %d is not the id of a batch", *j.Parent)
 	case j.UniqueKey != nil && *j.UniqueKey == "":
 		return errors.New("unique_key must have 1 to 512 bytes")
-	case j.UniqueFor != nil && (*j.UniqueFor <= 0 || j.UniqueKey == nil || j.Parent != nil):
-		return fmt.Errorf("unique_for %v must be more than 0, and needs a unique_key and no parent", time.Duration(*j.UniqueFor))
+	case j.UniqueFor != nil && *j.UniqueFor <= 0:
+		return fmt.Errorf("unique_for %v must be more than 0: give a time, for example 1h, or leave it out", time.Duration(*j.UniqueFor))
+	case j.UniqueFor != nil && j.UniqueKey == nil:
+		return fmt.Errorf("unique_for %v needs a unique_key: give both or neither", time.Duration(*j.UniqueFor))
+	case j.UniqueFor != nil && j.Parent != nil:
+		return fmt.Errorf("unique_for %v is not possible for a member of a batch (parent %d): leave one out",
+			time.Duration(*j.UniqueFor), *j.Parent)
 	case j.UniqueKey != nil:
 		return contract.CheckUniqueKey(*j.UniqueKey)
 	}
@@ -149,8 +156,12 @@ func (l *lineReader) next() error {
 		}
 		var err error
 		quota.Parse(l.user, len(line), func() { l.job, err = parseJob(line) })
-		if err == nil && (l.job.UniqueFor != nil || l.job.RunIn != nil) {
-			err = errors.New("unique_for and run_in are for a single job only")
+		switch {
+		case err != nil:
+		case l.job.UniqueFor != nil:
+			err = fmt.Errorf("unique_for %v is not possible in a stream of jobs: insert the job alone", time.Duration(*l.job.UniqueFor))
+		case l.job.RunIn != nil:
+			err = fmt.Errorf("run_in %v is not possible in a stream of jobs: write run_at, or insert the job alone", time.Duration(*l.job.RunIn))
 		}
 		if err != nil {
 			return &lineError{l.number, err}

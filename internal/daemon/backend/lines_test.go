@@ -96,15 +96,17 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","parent":0}`:                                      "line 1: parent 0 is not the id of a batch",
 		`{"type":"pdf","unique_key":""}`:                                 "line 1: unique_key must have 1 to 512 bytes",
 		`{"type":"pdf","unique_key":"` + strings.Repeat("k", 513) + `"}`: "line 1: unique_key has 513 bytes, must have 1 to 512, or be left out",
-		`{"type":"pdf","unique_for":"1h"}`: "line 1: unique_for 1h0m0s must be more than 0, " +
-			"and needs a unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","unique_for":"0s"}`: "line 1: unique_for 0s must be more than 0, and needs a unique_key " +
-			"and no parent",
-		`{"type":"pdf","unique_key":"k","parent":1,"unique_for":"1s"}`: "line 1: unique_for 1s must be more than 0, and needs a " +
-			"unique_key and no parent",
-		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`: "line 1: unique_for and run_in are for a single job only",
-		`{"type":"pdf","run_in":"1h"}`:                      "line 1: unique_for and run_in are for a single job only",
-		`{"type":"pdf","run_in":"-1s"}`:                     "line 1: run_in -1s must not be negative, and excludes run_at",
+		`{"type":"pdf","unique_for":"1h"}`:                               "line 1: unique_for 1h0m0s needs a unique_key: give both or neither",
+		`{"type":"pdf","unique_key":"k","unique_for":"0s"}`: "line 1: unique_for 0s must be more than 0: give a time, for example 1h, " +
+			"or leave it out",
+		`{"type":"pdf","unique_key":"k","parent":1,"unique_for":"1s"}`: "line 1: unique_for 1s is not possible for a member of a " +
+			"batch (parent 1): leave one out",
+		`{"type":"pdf","unique_key":"k","unique_for":"1h"}`: "line 1: unique_for 1h0m0s is not possible in a stream of jobs: " +
+			"insert the job alone",
+		`{"type":"pdf","run_in":"1h"}`: "line 1: run_in 1h0m0s is not possible in a stream of jobs: " +
+			"write run_at, or insert the job alone",
+		`{"type":"pdf","run_in":"-1s"}`:                                "line 1: run_in -1s is negative: give 0s or more",
+		`{"type":"pdf","run_in":"5s","run_at":"2026-01-02T03:04:05Z"}`: "line 1: run_in 5s and run_at are both given: leave one out",
 		`{"type":"pdf","unique_key":"k","unique_for":"long"}`: `line 1: duration "long": must be a number with a unit (s, m, h), ` +
 			`for example "1h30m"`,
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
