@@ -65,11 +65,16 @@ func applyLibpq(config *pgx.ConnConfig) error {
 func keepAlive(config *pgx.ConnConfig, take func(string) string) error {
 	var values [4]int
 	given := false
-	for i, name := range []string{"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"} {
-		text := take(name)
+	for i, p := range []struct{ name, value string }{
+		{"keepalives", "0 or 1"},
+		{"keepalives_idle", "a whole number of seconds"},
+		{"keepalives_interval", "a whole number of seconds"},
+		{"keepalives_count", "a whole number"},
+	} {
+		text := take(p.name)
 		n, err := strconv.Atoi(cmp.Or(text, "-1"))
 		if err != nil {
-			return fmt.Errorf("%s must be a number", name)
+			return fmt.Errorf("%s must be %s", p.name, p.value)
 		}
 		given = given || text != ""
 		values[i] = n
