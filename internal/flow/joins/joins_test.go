@@ -498,6 +498,13 @@ func TestRetryCountsMembersWhoseUniqueKeysAreTaken(t *testing.T) {
 }
 
 // jsonb would keep an array as a text that looks like one. The error names the member, its value and the form.
+func TestDeletedJobsAreALowerBoundIfSomeWereNotLookedAt(t *testing.T) {
+	found := badJobs{Checked: 3, Gone: 2, FirstGone: 7}
+	const rest = "failed and cancelled jobs were deleted by retention, for example job 7: insert it again"
+	require.Equal(t, "2 of its 3 "+rest, found.deleted(3))
+	require.Equal(t, "at least 2 of its 5 "+rest, found.deleted(5))
+}
+
 func TestMembersOfJobsHaveTheirTypes(t *testing.T) {
 	j, _ := newJoins(t)
 	ctx := t.Context()

@@ -63,8 +63,7 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 	r = found.retried(&b)
 	switch {
 	case found.Gone > 0:
-		err = conflict("rows_exist", "%d of its %d failed and cancelled jobs were deleted by retention, for example job %d: insert it again",
-			found.Gone, found.Checked, found.FirstGone)
+		err = conflict("rows_exist", "%s", found.deleted(b.Failed+b.Cancelled))
 	case found.Outer != 0:
 		err = conflict("batch_is_open", "batch %d, of which it is a member, is being cancelled: retry it afterwards", found.Outer)
 	case r.Changed == 0 && r.Skipped > 0 && (b.CancelledBy == "" || b.EndedAt != nil): // a retry withdraws a cancellation
@@ -81,6 +80,16 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 		return contract.RetriedTree{}, refused(err)
 	}
 	return r, nil
+}
+
+// deleted says how many of all failed and cancelled jobs retention has deleted.
+func (f *badJobs) deleted(all int) string {
+	least := ""
+	if all > f.Checked { // the rows of the others were not looked at
+		least = "at least "
+	}
+	return fmt.Sprintf("%s%d of its %d failed and cancelled jobs were deleted by retention, for example job %d: insert it again",
+		least, f.Gone, max(all, f.Checked), f.FirstGone)
 }
 
 // retried counts the jobs that run again, and says why others do not.
