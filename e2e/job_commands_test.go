@@ -32,6 +32,8 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	require.Contains(t, run("job list --limit 2").err, "--cursor NA shows the next page")
 	require.Empty(t, run("job list --type none -o jsonl").out)
 	require.Equal(t, "No job matches.\n", run("job list --type none").err)
+	require.Empty(t, run("job list --type none").out, "no header, which a program could take for a job")
+	require.Empty(t, run("job list --type none --cursor NA").out)
 	require.Len(t, strings.Split(strings.TrimSpace(run("job list --older-than 210m --newer-than 1000h -o jsonl").out), "\n"), 2)
 	require.Equal(t, exit.OK, run("job get 2 -o json").code)
 	require.Equal(t, exit.NotFound, run("job get 99").code)

@@ -67,9 +67,9 @@ func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header 
 		a.Say("There are more: --cursor %s shows the next page.", page.Next)
 	case len(page.Items) == 0 && none != "":
 		a.Say("%s", none)
-		if !a.JSON() {
-			return nil
-		}
+	}
+	if len(page.Items) == 0 && !a.JSON() {
+		return nil // a program that reads the table finds no line, not a header that it may take for a row
 	}
 	return PrintRows(a, name, page.Items, header, row)
 }
