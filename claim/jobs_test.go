@@ -243,7 +243,7 @@ func TestProducerRoleSuffices(t *testing.T) {
 }
 
 // The rights of the dispatcher role suffice for all statements of a dispatcher,
-// including the creation of daily partitions.
+// including the creation of partitions.
 func TestDispatcherRoleSuffices(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)

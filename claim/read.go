@@ -159,7 +159,7 @@ type Past struct {
 	Expected int64 // milliseconds, as its producer expected it; 0 = not at all
 }
 
-// historySQL reads the daily partitions of the range.
+// historySQL reads the partitions of the range.
 const historySQL = `
 SELECT id, type, priority, run_at, started_at, finished_at, coalesce(expected_ms, 0)::bigint FROM dispatcherd.jobs
 WHERE status IN ('done', 'failed') AND finished_at >= $1 AND finished_at < $2 AND started_at IS NOT NULL

@@ -14,7 +14,7 @@ type Retention struct {
 	Done, Failed, Cancelled time.Duration
 }
 
-// DaysAhead is how many daily partitions are created before they are needed.
+// DaysAhead is for how many coming days partitions are created before they are needed.
 const DaysAhead = 3
 
 // Kept is what a call of KeepPartitions did.

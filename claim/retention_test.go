@@ -33,7 +33,7 @@ func TestPartitionsAreCreatedAheadAndDroppedWhenOld(t *testing.T) {
 	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at)
 		VALUES ('pdf', 'done', '2020-01-01 12:00Z'), ('pdf', 'done', '2020-01-02 12:00Z'), ('pdf', 'done', now())`)
 	rest, old := `SELECT count(*) FROM dispatcherd.jobs_done_rest`, `SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200101'`
-	require.Equal(t, 1, one[int](t, db, rest), "without a daily partition the row goes to the default partition")
+	require.Equal(t, 1, one[int](t, db, rest), "without a partition for its day the row goes to the default partition")
 
 	reader := connect(t, dsn)
 	exec(t, reader, `BEGIN; SELECT count(*) FROM dispatcherd.jobs_done_20200101`)

@@ -222,7 +222,7 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 		4,
 		one[int](t, conn, `SELECT dispatcherd.run_again(array_agg(id::bigint),
 			array_fill('pending'::dispatcherd.status, ARRAY[count(*)::int]), NULL) FROM dispatcherd.jobs`),
-		"from old and new daily partitions, and from the default one",
+		"from old and new partitions, and from the default one",
 	)
 	require.Positive(t, one[int](t, conn,
 		`SELECT dispatcherd.end_idle(array_agg(id::bigint), 'cancelled', session_user, NULL) FROM dispatcherd.jobs`))

@@ -1,6 +1,6 @@
 // Package daemon runs a dispatcher. It connects the loop (actor) to the worker socket
 // (workerproto), to Postgres (claim) and to the API (httpapi and backend). It renews the lease,
-// maintains the daily partitions, and writes logs and metrics. It reads
+// maintains the partitions of ended jobs, and writes logs and metrics. It reads
 // no flags and no environment variables.
 //
 // Start constructs all components, then starts them. Run stops them in the order of
@@ -174,7 +174,7 @@ func socketFailure(err error) error {
 	return exit.Usagef("%w", err)
 }
 
-// construct constructs all components, and creates the daily partitions of today. No component runs before start. undo is to be called
+// construct constructs all components, and creates the partitions of today. No component runs before start. undo is to be called
 // after the services have ended.
 func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true

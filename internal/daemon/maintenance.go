@@ -16,7 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 )
 
-// maintenance sweeps lost dispatchers, creates and drops daily partitions, and counts
+// maintenance sweeps lost dispatchers, creates and drops partitions of ended jobs, and counts
 // pending rows.
 type maintenance struct {
 	store    *claim.Store
@@ -24,7 +24,7 @@ type maintenance struct {
 	notify   func() // the loop: jobs have become pending
 	keep     claim.Retention
 	pending  *backend.Pending
-	retained prometheus.Gauge // time of the last call that created and dropped all daily partitions
+	retained prometheus.Gauge // time of the last call that created and dropped all due partitions
 	counted  *atomic.Pointer[rowCounts]
 
 	sweepAt time.Time // no sweep before
@@ -90,27 +90,27 @@ func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.
 	return time.Hour, nil
 }
 
-// Time between two calls that maintain the daily partitions, to which a random time is added.
+// Time between two calls that maintain the partitions of ended jobs, to which a random time is added.
 const (
 	partitionInterval = time.Hour
 	partitionJitter   = partitionInterval / 10
 )
 
-// createPartitions creates the daily partitions of today before the first job ends. The
+// createPartitions creates the partitions that contain today and the next days before the first job ends. The
 // daemon also works without them, so the time is bounded.
 func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
 	created, err := m.store.MakePartitions(ctx, retention(m.keep))
 	if err != nil {
-		m.log.Warn("creating daily partitions failed", zap.Error(err))
+		m.log.Warn("creating partitions of ended jobs failed", zap.Error(err))
 	}
 	if created > 0 {
-		m.log.Info("daily partitions", zap.Int("created", created))
+		m.log.Info("partitions of ended jobs", zap.Int("created", created))
 	}
 }
 
-// keepPartitions creates and drops daily partitions of finished jobs. The time until the next call differs between daemons.
+// keepPartitions creates and drops partitions of ended jobs. The time until the next call differs between daemons.
 // Locks of other sessions may block a part of the work. It warns if they block two calls in succession.
 func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
 	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
@@ -118,10 +118,10 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 		return 0, err
 	}
 	if kept.Made+kept.Dropped+kept.Blocked > 0 {
-		m.log.Info("daily partitions", zap.Int("created", kept.Made), zap.Int("dropped", kept.Dropped), zap.Int("blocked", kept.Blocked))
+		m.log.Info("partitions of ended jobs", zap.Int("created", kept.Made), zap.Int("dropped", kept.Dropped), zap.Int("blocked", kept.Blocked))
 	}
 	if kept.Blocked > 0 && m.blocked {
-		m.log.Warn("daily partitions remain blocked: an open transaction has a lock on ended jobs",
+		m.log.Warn("partitions of ended jobs remain blocked: an open transaction has a lock on ended jobs",
 			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
 	}
 	if m.blocked = kept.Blocked > 0; !m.blocked {

@@ -96,7 +96,7 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 		require.NoError(t, err)
 		return families[0].GetMetric()[0].GetGauge().GetValue()
 	}
-	warnings := func() int { return lines.FilterMessageSnippet("daily partitions remain blocked").Len() }
+	warnings := func() int { return lines.FilterMessageSnippet("partitions of ended jobs remain blocked").Len() }
 	keep := func() {
 		_, err := m.keepPartitions(t.Context(), background.Now{})
 		require.NoError(t, err)

@@ -65,7 +65,7 @@ func newMetrics(log *zap.Logger) *metrics {
 		retained: gauge(
 			r,
 			"dispatcherd_retention_timestamp_seconds",
-			"Time of the last maintenance that created and dropped all daily partitions; 0 = none yet.",
+			"Time of the last maintenance that created and dropped all due partitions of ended jobs; 0 = none yet.",
 		),
 		queueUsage: gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		workers:    newWorkerMetrics(r),

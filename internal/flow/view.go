@@ -40,7 +40,7 @@ type Batch struct {
 // Final is the record of an end. Of a job that has not ended, or runs again, the status is pending.
 type Final struct {
 	Status  dispatcherd.Status
-	EndedAt time.Time // it finds the row in one daily partition
+	EndedAt time.Time // it finds the row in one partition
 	Size    int       // bytes of the result as text
 }
 

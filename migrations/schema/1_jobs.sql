@@ -329,7 +329,7 @@ CREATE TABLE dispatcherd.jobs_waiting PARTITION OF dispatcherd.jobs (
 CREATE INDEX jobs_waiting_parent ON dispatcherd.jobs_waiting (parent, (id + 0)) WHERE parent IS NOT NULL;
 
 -- Ended jobs, partitioned by the day of their end, so that retention drops tables instead of deleting rows. Dispatchers
--- create and drop the daily partitions (2_retention.sql). A row for which no daily partition exists is stored in the
+-- create and drop the partitions of ended jobs (2_retention.sql). A row for which no partition exists is stored in the
 -- partition "rest". Retention deletes rows there, and finds them by the index on their end. A row without an end counts as the oldest.
 CREATE TABLE dispatcherd.jobs_done      PARTITION OF dispatcherd.jobs FOR VALUES IN ('done')      PARTITION BY RANGE (finished_at);
 CREATE TABLE dispatcherd.jobs_failed    PARTITION OF dispatcherd.jobs FOR VALUES IN ('failed')    PARTITION BY RANGE (finished_at);
@@ -345,7 +345,7 @@ CREATE INDEX jobs_failed_rest_end    ON dispatcherd.jobs_failed_rest (coalesce(f
 CREATE INDEX jobs_cancelled_rest_end ON dispatcherd.jobs_cancelled_rest (coalesce(finished_at, '-infinity'));
 -- If a publication contains all tables, Postgres refuses to update or delete rows of a table that has neither a primary key nor a replica
 -- identity. These tables have no unique index, so the complete row is their identity. This costs nothing unless wal_level is logical and
--- rows are updated or deleted. create_partition sets the same for the daily partitions.
+-- rows are updated or deleted. create_partition sets the same for the other partitions.
 ALTER TABLE dispatcherd.jobs_done_rest      REPLICA IDENTITY FULL;
 ALTER TABLE dispatcherd.jobs_failed_rest    REPLICA IDENTITY FULL;
 ALTER TABLE dispatcherd.jobs_cancelled_rest REPLICA IDENTITY FULL;

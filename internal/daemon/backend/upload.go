@@ -58,7 +58,7 @@ func (b *Backend) InsertLines(
 }
 
 // beginUpload waits until an upload may begin. Each upload holds a connection while its
-// caller sends. One connection remains for other statements.
+// caller sends. Two connections remain for other statements.
 func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.UploadWait)
 	defer cancel()

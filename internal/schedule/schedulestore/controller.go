@@ -168,7 +168,7 @@ func whyRefused(err error) error {
 
 // runsSQL reads the last runs of schedules $1. After the clock was set back, the last tick is not the one that
 // was made at the latest time, so runs that may not have ended come first. Of these the last end counts: it may be that of an earlier run,
-// which was retried. The end of a run is in one of the daily partitions since its begin; a day more allows for a clock that was set back.
+// which was retried. The end of a run is in one of the partitions since its begin; a day more allows for a clock that was set back.
 const runsSQL = `
 SELECT i.id, t.made_at IS NOT NULL, EXISTS (
 		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),

@@ -53,7 +53,7 @@ func FlowAttacks() []Attack {
 			},
 		},
 		{
-			Name: "outside", // dependencies that are distributed over many daily partitions
+			Name: "outside", // dependencies that are distributed over many partitions
 			Prepare: func(ctx context.Context, s *Site) (err error) {
 				if err = makePartitions(ctx, s, 90); err == nil {
 					jobs, err = insertDone(ctx, s, s.Scaled(10_000), 90, `NULL::json`)
