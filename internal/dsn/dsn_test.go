@@ -74,7 +74,7 @@ func TestErrorQuotesNoPartOfTheString(t *testing.T) {
 		"postgres://u@h/d?scram_client_key=%s":              "scram_client_key is not supported",
 		"postgres://u@h/d?gssencmode=require&password=%s":   "gssencmode=require is not supported",
 		"postgres://u@h/d?ssl_min_protocol_version=%s":      "must be TLSv1",
-		"postgres://u@h/d?hostaddr=a,%s":                    "one address for each host",
+		"postgres://u@/d?hostaddr=127.0.0.1&password=%s":    "hostaddr is not supported: give the address as host",
 	} {
 		text = fmt.Sprintf(text, secretMark)
 		_, err := Parse(text)

@@ -2,14 +2,11 @@ package dsn
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +36,9 @@ func applyLibpq(config *pgx.ConnConfig) error {
 	for _, name := range ignored {
 		take(name)
 	}
+	if take("hostaddr") != "" {
+		return errors.New("hostaddr is not supported: give the address as host")
+	}
 	for _, name := range unsupported {
 		if take(name) != "" {
 			return fmt.Errorf("%s is not supported: leave it out", name)
@@ -52,11 +52,6 @@ func applyLibpq(config *pgx.ConnConfig) error {
 	}
 	if err := limitTLS(config, take("ssl_min_protocol_version"), take("ssl_max_protocol_version")); err != nil {
 		return err
-	}
-	if addresses := take("hostaddr"); addresses != "" {
-		if err := resolve(config, strings.Split(addresses, ",")); err != nil {
-			return err
-		}
 	}
 	return keepAlive(config, take)
 }
@@ -115,26 +110,6 @@ func limitTLS(config *pgx.ConnConfig, low, high string) error {
 		if c != nil {
 			c.MinVersion, c.MaxVersion = tlsVersions[low], tlsVersions[high]
 		}
-	}
-	return nil
-}
-
-// resolve makes the driver connect to addresses, one for each host, instead of looking the hosts up.
-func resolve(config *pgx.ConnConfig, addresses []string) error {
-	hosts := []string{config.Host}
-	for _, f := range config.Fallbacks {
-		if !slices.Contains(hosts, f.Host) {
-			hosts = append(hosts, f.Host)
-		}
-	}
-	if len(addresses) != len(hosts) || strings.HasPrefix(config.Host, "/") {
-		return errors.New("hostaddr must have one address for each host: give as many hosts, or give the addresses as host alone")
-	}
-	config.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
-		if i := slices.Index(hosts, host); i >= 0 && addresses[i] != "" {
-			return addresses[i : i+1], nil
-		}
-		return net.DefaultResolver.LookupHost(ctx, host)
 	}
 	return nil
 }

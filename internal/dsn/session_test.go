@@ -139,15 +139,3 @@ func TestParametersOfLibpqAreAccepted(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT current_setting('application_name'), current_setting('geqo')`).Scan(&name, &geqo))
 	require.Equal(t, []string{"other", "off"}, []string{name, geqo})
 }
-
-// The address is given, so no host name is looked up.
-func TestAddressOfAHostIsUsed(t *testing.T) {
-	config, err := dsn.Parse("host=a.invalid,b.invalid hostaddr=192.0.2.1,192.0.2.2 user=u dbname=d sslmode=verify-full")
-	require.NoError(t, err)
-	for host, want := range map[string]string{"a.invalid": "192.0.2.1", "b.invalid": "192.0.2.2"} {
-		addresses, err := config.ConnConfig.LookupFunc(t.Context(), host)
-		require.NoError(t, err)
-		require.Equal(t, []string{want}, addresses)
-	}
-	require.Equal(t, "a.invalid", config.ConnConfig.TLSConfig.ServerName)
-}
