@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -131,7 +132,8 @@ func (l *connection) connect(ctx context.Context) error {
 	if l.closed {
 		return errClosed
 	}
-	if l.conn != nil && !l.conn.IsClosed() && (time.Since(l.used) < l.trusted || l.conn.Ping(ctx) == nil) {
+	if l.conn != nil && !l.conn.IsClosed() && (time.Since(l.used) < l.trusted || l.conn.Ping(ctx) == nil) &&
+		dsn.CheckWrites(ctx, l.conn) == nil {
 		return nil
 	}
 	l.drop()

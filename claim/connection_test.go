@@ -64,18 +64,42 @@ func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	l := newConnections(c, base, "claim", 1, "", nil)
 	defer l[0].close()
-	send := func(sql string) error {
-		return l.do(t.Context(), OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			_, err := conn.Exec(ctx, sql)
+	send := func(list ...string) error {
+		return l.do(t.Context(), OpClaim, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
+			for _, sql := range list {
+				_, err = conn.Exec(ctx, sql)
+			}
 			return 0, err
 		})
 	}
 	const insert = `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`
-	require.NoError(t, send(`SET default_transaction_read_only = on`))
-	err = send(insert)
+	err = send(`SET default_transaction_read_only = on`, insert)
 	require.True(t, dsn.ReadOnly(err), err)
 	require.Equal(t, contract.Refused, verdictOf(err), "Postgres has rolled it back")
 	require.NoError(t, send(insert))
+}
+
+// A statement that only reads gets no error from a server that is read-only. The server may be the former primary, whose rows are old.
+func TestConnectionThatOnlyReadsIsReplacedOnAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	c := Config{DSN: pgtest.New(t)}.withDefaults()
+	base, err := c.connConfig("")
+	require.NoError(t, err)
+	l := newConnections(c, base, "fetch", 1, "", nil)
+	defer l[0].close()
+	send := func(sql string) (session uint32) {
+		require.NoError(t, l.do(t.Context(), OpFetch, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			_, err := conn.Exec(ctx, sql)
+			session = conn.PgConn().PID()
+			return 0, err
+		}))
+		return session
+	}
+	first := send(`SELECT 1`)
+	require.Equal(t, first, send(`SET default_transaction_read_only = on`))
+	second := send(`SELECT 1`)
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, send(`SELECT 1`))
 }
 
 // A daemon that stops cancels its heartbeat and then leaves. The cancellation may end an

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -127,8 +128,8 @@ func subscribe(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// check sends a statement, so that a half-open connection reports an error, and reads the state of the notification queue. It
-// reports to the observer when notifications begin or cease to arrive. While the queue is full, the connection
+// check sends a statement, so that a half-open connection, or a session that has become read-only, reports an error. It reads the state of
+// the notification queue, and reports to the observer when notifications begin or cease to arrive. While the queue is full, the connection
 // stays open and keeps its place in the queue: a new one would have to read all of it.
 // While the server does not answer in time, the connection counts as silent, so that the
 // dispatcher polls.
@@ -146,6 +147,9 @@ func (l *Listener) check(ctx context.Context, conn *pgx.Conn, up bool) (bool, er
 	if !slow.Stop() {
 		<-reported // calls of the observer must not overlap
 		up = false
+	}
+	if err == nil {
+		err = dsn.CheckWrites(ctx, conn)
 	}
 	if err != nil {
 		return false, err

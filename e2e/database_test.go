@@ -125,14 +125,26 @@ func TestReadOnlyPostgresIsAnOutage(t *testing.T) {
 	running := w.insert("x", work{Do: "gate"})
 	held := w.seen.start(t, running, 1)
 	c := h.caller()
+	require.Equal(t, http.StatusOK, c.ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", running), "").StatusCode)
+	flip := w.number(`SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)
 	w.exec(`ALTER SYSTEM SET default_transaction_read_only = on`)
 	w.exec(`SELECT pg_reload_conf()`)
+	var old string
+	eventually(t, func() bool { // also the sessions that only read, and have work in an outage
+		c.ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", running), "")
+		require.NoError(t, w.db.QueryRow(t.Context(), `SELECT coalesce(string_agg(application_name, ', '), '') FROM pg_stat_activity
+			WHERE application_name ~ '^dispatcherd (api|fetch|lease|listen|sweep)'
+				AND extract(epoch FROM backend_start) * 1000000 < $1`, flip).Scan(&old))
+		return old == ""
+	}, func() string { return "the end of the sessions " + old })
 	var got response
 	eventually(t, func() bool {
 		got = c.ask(http.MethodPost, "/v1/jobs", `{"type":"x"}`)
 		return got.StatusCode == http.StatusServiceUnavailable
 	}, func() string { return "503; it is " + got.body })
 	require.Contains(t, got.problem(t).Detail, "read-only")
+	eventually(t, func() bool { return c.ask(http.MethodGet, "/readyz", "").StatusCode == http.StatusServiceUnavailable },
+		func() string { return "503 of /readyz" })
 	w.seen.open(t, held) // its end cannot be recorded yet
 	eventually(t, func() bool { return strings.Contains(h.log.text(), "Postgres is read-only") }, func() string { return "a line in the log" })
 	w.exec(`ALTER SYSTEM RESET default_transaction_read_only`)

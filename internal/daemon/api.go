@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
@@ -96,6 +97,7 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.MaxConns = int32(d.cfg.API.Connections)
 	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
 	claim.Pin(config.ConnConfig)
+	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return dsn.CheckWrites(ctx, conn) == nil, nil }
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -116,6 +116,17 @@ func requireWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	return err
 }
 
+// CheckWrites returns an error if a session has become read-only. A session that only reads gets no error for this, and would stay on a
+// server that is no longer the primary. The server reports the two parameters without a request, with the answer to the next statement. A
+// pooler may report them as they were at an earlier time, so the server is asked before a session counts as read-only.
+func CheckWrites(ctx context.Context, conn *pgx.Conn) error {
+	c := conn.PgConn()
+	if c.ParameterStatus("in_hot_standby") == "on" || c.ParameterStatus("default_transaction_read_only") == "on" {
+		return requireWrites(ctx, c)
+	}
+	return nil
+}
+
 const readOnlyTransaction = "25006"
 
 // ReadOnly reports whether an error says that Postgres accepts no writes now.

@@ -102,6 +102,19 @@ func TestSessionThatWritesRefusesAReadOnlyServer(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestSessionThatBecomesReadOnlyIsRecognizedWithoutAnError(t *testing.T) {
+	conn, err := connect(t, pgtest.New(t), dsn.Session{Writes: true})
+	require.NoError(t, err)
+	require.NoError(t, dsn.CheckWrites(t.Context(), conn))
+	_, err = conn.Exec(t.Context(), `SET default_transaction_read_only = on`)
+	require.NoError(t, err)
+	require.True(t, dsn.ReadOnly(dsn.CheckWrites(t.Context(), conn)))
+	require.False(t, conn.IsClosed(), "the caller closes it")
+	_, err = conn.Exec(t.Context(), `SET default_transaction_read_only = off`)
+	require.NoError(t, err)
+	require.NoError(t, dsn.CheckWrites(t.Context(), conn))
+}
+
 // The first host accepts the connection and is silent, as a machine that was switched off behind a proxy.
 func TestSilentHostLeavesTimeForTheNextOne(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -35,6 +35,7 @@ func hostileControls() []*Control {
 		{
 			Trial: named(readOnlySessions, "cure-out", "a session that has turned read-only is not replaced",
 				Cut{"internal/dsn/dsn.go", "return !Cured(e)", "return true", 1},
+				Cut{"internal/dsn/session.go", "return requireWrites(ctx, c)", "return nil", 1},
 			),
 			Found: delayed,
 		},
