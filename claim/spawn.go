@@ -47,11 +47,13 @@ const (
 const childProblemSQL = `SELECT place, p FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY AS c (job, place),
 	dispatcherd.job_problem(job, '{unique_key}') p WHERE p IS NOT NULL ORDER BY place LIMIT 1`
 
-// insertChildrenSQL inserts jobs $1, which are $2, with parent $3, or without one if it is 0, and returns their ids.
+// insertChildrenSQL inserts jobs $1, which are $2, with parent $3, or without one if it is 0, and returns their ids. Only unique keys need
+// an owner, and dispatcherd.owner raises an error if the setting of the same name is wrong.
 const insertChildrenSQL = `
 WITH new AS MATERIALIZED (SELECT array_agg(nextval('dispatcherd.job_ids')) AS ids FROM generate_series(1, $2::int))
 SELECT n.ids FROM new n, dispatcherd.insert_jobs($1::text::jsonb, n.ids, array_fill('pending'::dispatcherd.status, ARRAY[$2]), NULL,
-	nullif($3::bigint, 0), $3 <> 0, dispatcherd.owner())`
+	nullif($3::bigint, 0), $3 <> 0,
+	CASE WHEN jsonb_path_exists($1::text::jsonb, '$[*].unique_key ? (@ != null)') THEN dispatcherd.owner() END)`
 
 // limitSQL reads the limit that applies to key $1, without its rate.
 const limitSQL = `

@@ -24,3 +24,17 @@ func TestPayloadOfAChildIsKeptOrRefused(t *testing.T) {
 	require.Equal(t, "child_is_a_job", r.Rule)
 	require.Equal(t, "child 2 cannot be sent to a worker: it contains a number of more than 1,024 characters, written out", r.Reason)
 }
+
+// Only unique keys need the owner that the setting dispatcherd.owner names.
+func TestWrongOwnerRefusesOnlyChildrenWithUniqueKeys(t *testing.T) {
+	t.Parallel()
+	db, s := joinedAlone(t)
+	exec(t, db, `INSERT INTO dispatcherd.jobs (id, type) VALUES (900001, 'pdf')`)
+	exec(t, db, `UPDATE dispatcherd.jobs_live SET status = 'running', attempt = 1, dispatcher = 1, token = 5, started_at = now()`)
+	exec(t, db, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET dispatcherd.owner = nosuch', current_database()); END $$`)
+	spawn := func(jobs string) contract.SpawnResult {
+		return s.Spawn(t.Context(), contract.SpawnRequest{Parent: 900001, Attempt: 1, Jobs: []byte(jobs)})
+	}
+	require.Len(t, spawn(`[{"type": "a"}, {"type": "b", "unique_key": null}]`).IDs, 2)
+	require.Equal(t, contract.OwnerRule, spawn(`[{"type": "a"}, {"type": "b", "unique_key": "k"}]`).Rule)
+}

@@ -47,7 +47,7 @@ type Store struct {
 	records Records
 }
 
-// Open connects once, checks that this build can use the schema, and returns a store.
+// Open connects once, checks that this build can use the schema and that the role can own unique keys, and returns a store.
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
@@ -94,7 +94,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		if err := s.checkPooler(ctx, conn); err != nil {
 			return 0, err
 		}
-		return 0, migrations.Check(ctx, conn)
+		err := migrations.Check(ctx, conn)
+		if err == nil {
+			_, err = conn.Exec(ctx, `SELECT dispatcherd.owner()`) // an error if the setting of this name is wrong
+		}
+		return 0, err
 	})
 	if err != nil {
 		s.Close()

@@ -74,7 +74,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 func (a *app) report(cmd *cobra.Command, code int, err error) {
 	text := exit.Explain(err)
 	if _, said := errors.AsType[*exit.Error](err); exit.Denied(err) && !said {
-		text = err.Error() + ": " + exit.WhatToGrant(a.DSN, cmd.CommandPath())
+		text = err.Error() + ": " + exit.WhatToGrant(err, a.DSN, cmd.CommandPath())
 	}
 	a.Say("dispatcherd: %s", text)
 	if code == exit.Usage && !exit.Denied(err) {

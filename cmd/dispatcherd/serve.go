@@ -104,7 +104,7 @@ func (a *app) checkInherited() error {
 func migrateFirst(ctx context.Context, dsn string) error {
 	_, err := migrations.Up(ctx, dsn)
 	if exit.Denied(err) { // the daemon's role lacks the right
-		return exit.Usagef("%w: %s", err, exit.WhatToGrant(dsn, "dispatcherd migrate"))
+		return exit.Usagef("%w: %s", err, exit.WhatToGrant(err, dsn, "dispatcherd migrate"))
 	}
 	return err
 }

@@ -122,7 +122,13 @@ func CheckUniqueKey(key string) error {
 const (
 	UniqueKeyIndex = "jobs_live_unique_key" // another job has the unique key
 	OpenBatchRule  = "batch_is_open"        // the parent is sealed or cancelled
+	// OwnerRule is violated if the setting dispatcherd.owner does not name the role or a group of it.
+	OwnerRule = "owner_is_the_role_or_its_group"
 )
+
+// CorrectOwner says what to do if the role of a program violates [OwnerRule].
+const CorrectOwner = "correct the setting dispatcherd.owner of the role, of the database or of --database-url, " +
+	"or remove it ('ALTER DATABASE … RESET dispatcherd.owner;')"
 
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{

@@ -57,7 +57,7 @@ func (t *statementLog) report(r claim.Report) {
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
 	case claim.AboutRow(r.Err) && slices.Contains(explained, r.Operation):
-	case unfit(r.Err): // Postgres answered; the daemon does not start and reports the reason
+	case unfit(r.Err), r.Operation == claim.OpConnect && exit.WrongOwner(r.Err): // Postgres answered; the daemon does not start and reports the reason
 	case exit.Denied(r.Err):
 		t.refused(r)
 	default:
@@ -122,7 +122,7 @@ func (t *statementLog) refused(r claim.Report) {
 		t.denied = map[claim.Operation]bool{}
 	}
 	t.denied[r.Operation] = true
-	t.log.Error("Postgres refuses a statement: "+exit.WhatToGrant(t.dsn, "dispatcherd serve"),
+	t.log.Error("Postgres refuses a statement: "+exit.WhatToGrant(r.Err, t.dsn, "dispatcherd serve"),
 		zap.String("operation", string(r.Operation)), zap.Error(r.Err))
 }
 

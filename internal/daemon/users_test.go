@@ -12,7 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 )
@@ -101,6 +104,30 @@ func TestUserWithoutAConnectionIsToldSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, pool.Calls.Largest())
 	acquired(t, d, 0)
+}
+
+// The setting dispatcherd.owner of the database is wrong, or a role was renamed.
+func TestWrongOwnerIsAFaultOfTheConfiguration(t *testing.T) {
+	db := database(t)
+	d, _ := running(t, db)
+	statement(t, db, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET dispatcherd.owner = nosuch', current_database()); END $$`)
+	d.api.pool.Reset()
+	call := func(path, body string) *httptest.ResponseRecorder {
+		return callAs(t.Context(), d, "uid 1", "POST "+path, strings.NewReader(body), "application/json")
+	}
+	require.Equal(t, http.StatusCreated, call("/v1/jobs", `{"type":"pdf"}`).Code)
+	for path, body := range map[string]string{"/v1/jobs": `{"type":"pdf","unique_key":"k"}`, "/v1/batches": `{}`} {
+		w := call(path, body)
+		require.Equal(t, http.StatusInternalServerError, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), "correct the setting dispatcherd.owner of the role", path)
+	}
+	core, started := observer.New(zap.InfoLevel)
+	cfg := d.cfg
+	cfg.WorkerSocket, cfg.APISocket = cfg.WorkerSocket+"2", cfg.APISocket+"2"
+	_, err := Start(t.Context(), cfg, zap.New(core))
+	require.ErrorContains(t, err, "dispatcherd.owner = nosuch: the owner must be role")
+	require.True(t, exit.WrongOwner(err))
+	require.Empty(t, started.FilterMessageSnippet("Postgres").All(), "the command prints the error")
 }
 
 // A stream of jobs holds a connection while its caller sends.

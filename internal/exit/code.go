@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -146,8 +147,17 @@ var rightsOf = []struct{ command, role string }{
 	{"dispatcherd trace", "dispatcherd_reader"},
 }
 
+// WrongOwner reports whether Postgres rejected a statement because of the setting dispatcherd.owner.
+func WrongOwner(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.ConstraintName == contract.OwnerRule
+}
+
 // WhatToGrant says which role lacks a right that a command needs, and which statement grants it.
-func WhatToGrant(database, command string) string {
+func WhatToGrant(err error, database, command string) string {
+	if WrongOwner(err) {
+		return contract.CorrectOwner
+	}
 	user := "…"
 	if c, err := dsn.Parse(database); err == nil {
 		user = fmt.Sprintf("%q", c.ConnConfig.User)

@@ -13,6 +13,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -34,7 +35,10 @@ func classify(err error) error {
 	var status *claim.StatusError
 	var refused *pgconn.PgError
 	var noCallback *claim.NoCallbackError
+	var byRule *joins.RefusedError
 	switch {
+	case exit.WrongOwner(err), errors.As(err, &byRule) && byRule.Rule == contract.OwnerRule: // the setting was changed after the start
+		return rest.Internal.Of("the role of the daemon has no owner for batches and unique keys: " + contract.CorrectOwner)
 	case errors.As(err, &noCallback):
 		return rest.NotFound.Of(noCallback.Error())
 	case errors.Is(err, claim.ErrNotFound):
