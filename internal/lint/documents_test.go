@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,6 +32,37 @@ func TestDocumentsLeadToExistingPlaces(t *testing.T) {
 		found = append(found, "the Makefile names the package "+name+", which does not exist")
 	}
 	report(t, found)
+}
+
+// A browser drops the cells of a row that its table has no column for. Lines of an unfinished merge are no text.
+func TestDocumentsHaveWholeTablesAndNoMergeMarks(t *testing.T) {
+	require.Equal(t, []int{3, 5}, strayLines("|a|b|\n|-|-|\n|1| | text|\n\n>>>>>>> main\n```\n|1|\n"))
+	var found []string
+	for _, name := range files(t, ".md") {
+		for _, line := range strayLines(read(t, name)) {
+			found = append(found, fmt.Sprintf("%s:%d has another number of cells than its table, or the mark of a merge", name, line))
+		}
+	}
+	report(t, found)
+}
+
+// strayLines returns the lines with another number of cells than the first row of their table, and the marks of merges.
+func strayLines(text string) (lines []int) {
+	columns := 0
+	for i, line := range strings.Split(text, "\n") {
+		cells := strings.Count(line, "|") - strings.Count(line, `\|`)
+		switch {
+		case strings.HasPrefix(line, "<<<<<<< "), strings.HasPrefix(line, ">>>>>>> "):
+			lines = append(lines, i+1)
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case columns == 0:
+			columns = cells
+		case cells != columns:
+			lines = append(lines, i+1)
+		}
+	}
+	return lines
 }
 
 // missingPackages returns the packages in the variables of a Makefile that do not exist.
