@@ -75,7 +75,7 @@ type apiServer struct {
 	rows      *backend.Rows
 	pending   *backend.Pending
 	pool      *pgxpool.Pool // connections for callers
-	calls     *backend.Pool // pool, shared by users
+	calls     backend.Calls // on the pool
 	listeners []apiListener
 	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
 }
@@ -98,6 +98,7 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	config.ConnConfig.RuntimeParams["application_name"] = "dispatcherd api"
 	claim.Pin(config.ConnConfig)
 	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { return dsn.CheckWrites(ctx, conn) == nil, nil }
+	d.api.calls = backend.Share(config)
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
@@ -152,10 +153,9 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
-	a.calls = backend.NewPool(a.pool)
 	a.backend = backend.New(backend.Config{
 		Loop:           d.loop,
-		Pool:           a.calls,
+		Pool:           a.pool,
 		Requests:       a.requests,
 		Rows:           a.rows,
 		Pending:        a.pending,

@@ -140,7 +140,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"resume_offers": gauges.Largest.Offers,
 		"processors":    quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(),
 		"refusals":       quota.Refusals.Largest(),
-		"database_calls": d.api.calls.Calls.Largest(), "uploads": d.api.backend.LargestUploader(),
+		"database_calls": d.api.calls.Largest(), "uploads": d.api.backend.LargestUploader(),
 	}, "what")
 }
 

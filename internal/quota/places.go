@@ -24,9 +24,6 @@ type room struct {
 // NewPlaces returns places of which each user has a number, at least one.
 func NewPlaces(each int) *Places { return &Places{each: max(1, each), users: map[string]*room{}} }
 
-// Each returns the number of places of a user.
-func (p *Places) Each() int { return p.each }
-
 // Enter waits for a place of a user. leave gives it back, and must be called once. If ctx ends first, Enter returns its error.
 func (p *Places) Enter(ctx context.Context, user string) (leave func(), err error) {
 	p.mu.Lock()
@@ -122,6 +119,9 @@ type userKey struct{}
 func WithUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, userKey{}, user)
 }
+
+// HasUser reports whether a context is for the work of a user.
+func HasUser(ctx context.Context) bool { return ctx.Value(userKey{}) != nil }
 
 // UserOf returns the user of a context. All users that are not known are "".
 func UserOf(ctx context.Context) string {

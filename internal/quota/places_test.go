@@ -52,7 +52,7 @@ func TestWaitForAPlaceEndsWithItsContext(t *testing.T) {
 // While the places of a user are taken, its small texts and all texts of other users are parsed.
 func TestLargeTextsOfAUserAreParsedOnHalfOfTheProcessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		each := Processors.Each()
+		each := Processors.each
 		require.Equal(t, max(1, runtime.GOMAXPROCS(0)/2), each)
 		goOn := make(chan bool)
 		var parsing, parsed atomic.Int64

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -29,7 +31,7 @@ import (
 // Config is what a Backend uses. All fields but Decisions are required.
 type Config struct {
 	Loop      *actor.Actor
-	Pool      *Pool // connections for callers only
+	Pool      *pgxpool.Pool // connections for callers only
 	Requests  *Requests
 	Rows      *Rows
 	Pending   *Pending
@@ -134,9 +136,7 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	defer cancel()
 	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer leave()
-	ctx, back := b.Pool.enter(ctx)
-	defer back()
-	conn, err := b.Pool.pool.Acquire(ctx)
+	conn, err := b.Pool.Acquire(ctx)
 	if err != nil {
 		return 0, false, classify(err)
 	}
@@ -198,11 +198,11 @@ const cancelPatience = 25 * time.Millisecond
 
 // cancelRow cancels the row of a request without callers.
 func (b *Backend) cancelRow(id dispatcherd.JobID, c ondemand.Caller) {
-	ctx := context.Background()
+	user := ""
 	if r, ok := c.(*ondemand.Shared); ok {
-		ctx = quota.WithUser(ctx, r.User())
+		user = r.User()
 	}
-	if _, err := b.Cancel(ctx, id, noCaller); err != nil {
+	if _, err := b.Cancel(quota.WithUser(context.Background(), user), id, noCaller); err != nil {
 		// The row has ended, or Postgres does not answer. If the job runs here, the
 		// Core cancels it and records the end later. If it runs on another
 		// dispatcher, its result is not read.

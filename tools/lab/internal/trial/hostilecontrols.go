@@ -27,7 +27,7 @@ func hostileControls() []*Control {
 		{Trial: named(seals, "owner-out", "every producer may seal every batch"), Found: delayed},
 		{
 			Trial: named(upload, "share-out", "one user may use all connections for callers",
-				Cut{"internal/daemon/backend/pool.go", "quota.NewPlaces(int(pool.Config().MaxConns) - 2)", "quota.NewPlaces(1000)", 1},
+				Cut{"internal/daemon/backend/pool.go", "quota.NewPlaces(int(config.MaxConns) - 2)", "quota.NewPlaces(1000)", 1},
 			),
 			Found: delayed,
 		},
