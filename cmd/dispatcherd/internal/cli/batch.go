@@ -73,7 +73,7 @@ func (a treeCommands) showBatchCommand() *cobra.Command {
 // addBatch adds the facts about a batch or flow.
 func addBatch(add Add, b *contract.Batch) {
 	add(b.Kind, "%d%s", b.ID, When(b.Name != "", " %s", b.Name))
-	add("state", "%s%s", stateText(b), When(b.CancelledBy != "", " by %s", b.CancelledBy))
+	add("state", "%s%s", b.State, When(b.CancelledBy != "", " by %s", b.CancelledBy))
 	add("members", "%s open%s, %d done, %d failed, %d cancelled", openText(b), When(b.Open == nil, " (counted at the seal)"),
 		b.Done, b.Failed, b.Cancelled)
 	add.Some("set aside", b.Aside)

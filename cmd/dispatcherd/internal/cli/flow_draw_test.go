@@ -171,7 +171,7 @@ func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 	require.NoError(t, a.show(&f))
 	require.Equal(t, strings.TrimPrefix(`
 flow       10 nightly
-state      running
+state      sealed
 members    4 open, 1 done, 1 failed, 0 cancelled
 opened at  2026-01-02T03:04:05.000Z
 callback   job 10 report, waiting, runs when all have ended

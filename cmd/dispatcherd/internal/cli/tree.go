@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,13 +52,9 @@ func (a treeCommands) listCommand() *cobra.Command {
 	f := client.BatchFilter{Kind: a.kind}
 	cmd := New("list", "List, the newest first",
 		fmt.Sprintf("  dispatcherd %s list\n  dispatcherd %s list --state sealed -o jsonl", a.kind, a.kind))
-	states := append(slices.Clone(contract.BatchStates), runningFlow)
-	cmd.Flags().Var(OneOf(&f.State, states...), "state", "only this state: open, sealed, running (of a flow), ended or cancelled")
+	cmd.Flags().Var(OneOf(&f.State, contract.BatchStates...), "state", "only this state: open, sealed, ended or cancelled")
 	PageFlags(cmd, &f.Query, "rows")
 	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
-		if f.State == runningFlow {
-			f.State = contract.BatchSealed
-		}
 		list, err := a.client.Flows().List(ctx, f)
 		if err != nil {
 			return err
@@ -67,20 +62,9 @@ func (a treeCommands) listCommand() *cobra.Command {
 		const header = "id, name, state, open, done, failed, cancelled, opened at, lasted"
 		name := map[string]string{contract.BatchKind: "batches", contract.FlowKind: "flows"}[a.kind]
 		return PrintPage(a.Invocation, name, list, header, func(b *contract.Batch) []any {
-			return []any{b.ID, b.Name, stateText(b), openText(b), b.Done, b.Failed, b.Cancelled, Stamp(b.OpenedAt), lasted(b)}
+			return []any{b.ID, b.Name, b.State, openText(b), b.Done, b.Failed, b.Cancelled, Stamp(b.OpenedAt), lasted(b)}
 		}, "No "+a.kind+" matches.")
 	})
-}
-
-// runningFlow is the state of a flow that has not ended: it is sealed from the beginning.
-const runningFlow = "running"
-
-// stateText names the state.
-func stateText(b *contract.Batch) string {
-	if b.Kind == contract.FlowKind && b.State == contract.BatchSealed {
-		return runningFlow
-	}
-	return b.State
 }
 
 // openText is the number of members that have not ended, which is known after the seal.
