@@ -14,21 +14,21 @@ import (
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
-	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent, unique_key,
+	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent,
+	nullif(split_part(unique_key, ' / ', -2), '') AS owner, split_part(unique_key, ' / ', -1) AS unique_key,
 	dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN
 		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
 		AS cancelled`
 
-// rivals are columns about the job that has the unique key of an ended job, about how long the key stays taken, and about the parent, if it
-// has permits of a key of a pending job.
+// rivals are columns about the job that has the unique key of an ended job, about how long the key stays taken, and about the keys of which
+// the parent of a pending job has permits.
 const rivals = `
 	(SELECT u.until FROM dispatcherd.uniques u WHERE u.key = unique_key AND u.job_id = jobs.id AND u.until > now()) AS key_until,
 	CASE WHEN status IN ('done', 'failed', 'cancelled') THEN
 	(SELECT l.id FROM dispatcherd.jobs_live l WHERE l.unique_key = jobs.unique_key) END AS unique_key_job,
-	CASE WHEN status = 'pending' THEN (SELECT p.id FROM dispatcherd.jobs_live p WHERE p.id = jobs.parent AND p.fence > 0
-		AND string_to_array(regexp_replace(p.keys, '\*\w+', '', 'g'), ' ')
-			&& string_to_array(regexp_replace(jobs.keys, '\*\w+', '', 'g'), ' ')) END AS parent_with_key`
+	CASE WHEN status = 'pending' AND keys IS NOT NULL THEN
+	(SELECT p.keys FROM dispatcherd.jobs_live p WHERE p.id = jobs.parent AND p.fence > 0) END AS parent_keys`
 
 // ErrNotFound says that no row has that id.
 var ErrNotFound = errors.New("no such job")

@@ -30,15 +30,15 @@ type Job struct {
 	Fence      *int64  `json:"fence,omitempty"`
 	AdmittedTo *int    `json:"admitted_to,omitempty"` // the only dispatcher that may run it, because a limit counts the jobs of each
 	Parent     *int64  `json:"parent,omitempty"`      // its batch or flow, or the job whose child it is
-	UniqueKey  *string `json:"unique_key,omitempty"`  // "OWNER / KEY"; without an owner it is a key of the dispatchers
+	Owner      *string `json:"owner,omitempty"`       // of the unique key: a role of Postgres; absent: the dispatchers
+	UniqueKey  *string `json:"unique_key,omitempty"`  // that no other pending or running job of the owner has
 	// The unique key stays taken so long, also after the end of the job; not in lists.
 	KeyUntil *time.Time `json:"unique_key_until,omitempty"`
-	// Of an ended job, the pending or running job that has its unique key; of a pending one, its parent if that has permits of one of its
-	// keys. Absent in lists.
-	UniqueKeyJob  *int64  `json:"unique_key_job,omitempty"`
-	ParentWithKey *int64  `json:"parent_with_key,omitempty"`
-	Dispatcher    *int    `json:"dispatcher,omitempty"`
-	Cancelled     *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	// Of an ended job, the pending or running job that has its unique key; not in lists.
+	UniqueKeyJob *int64  `json:"unique_key_job,omitempty"`
+	ParentKeys   *string `json:"-"` // of a pending job with keys: those of which its parent has permits; nil in lists
+	Dispatcher   *int    `json:"dispatcher,omitempty"`
+	Cancelled    *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
 	// Of the last attempt of an ended job that failed or waited at least a second.
 	Placement *Placement      `json:"placement,omitempty"`
 	Payload   json.RawMessage `json:"payload,omitempty"`

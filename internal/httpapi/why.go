@@ -32,7 +32,8 @@ type Why struct {
 	Keys    string   `json:"keys,omitempty"`     // keys whose permits the job needs
 	KeyWait *KeyWait `json:"key_wait,omitempty"` // why a job with keys waits for its permits
 
-	UniqueKey *string    `json:"unique_key,omitempty"`       // "OWNER / KEY"; without an owner it is a key of the dispatchers
+	Owner     *string    `json:"owner,omitempty"`            // of the unique key: a role of Postgres; absent: the dispatchers
+	UniqueKey *string    `json:"unique_key,omitempty"`       // that no other pending or running job of the owner has
 	KeyJob    *int64     `json:"unique_key_job,omitempty"`   // of a job that has ended: the pending or running job with its unique key
 	KeyUntil  *time.Time `json:"unique_key_until,omitempty"` // the unique key stays taken so long, also after the end of the job
 

@@ -42,13 +42,13 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 		w = book.Explain(class, permits.Job{RunAt: job.RunAt.UnixMicro(), ID: int64(job.ID)})
 	}) {
 		why.Reasons = append([]string{httpapi.ReasonKeyElsewhere}, why.Reasons...)
-		why.KeyWait = b.keyWait(ctx, *job.Keys, job.ParentWithKey)
+		why.KeyWait = b.keyWait(ctx, *job.Keys, parentWithKey(job))
 		return
 	}
 	if reason := keyReasons[w.Reason]; reason != "" {
 		why.Reasons = append([]string{reason}, why.Reasons...)
 		why.KeyWait = keyWaitView(&w)
-		why.KeyWait.Parent = job.ParentWithKey
+		why.KeyWait.Parent = parentWithKey(job)
 	}
 	if w.Key != "" { // slots do not matter
 		why.Slots = nil
@@ -65,6 +65,21 @@ func (b *Backend) addKeys(ctx context.Context, why *httpapi.Why, job *contract.J
 		!slices.Contains(why.Reasons, string(actor.ReasonNoCapacity)) {
 		why.Reasons = append(why.Reasons, string(actor.ReasonTypeUnknown))
 	}
+}
+
+// parentWithKey returns the parent of a job with keys if it has permits of one of these keys.
+func parentWithKey(job *contract.Job) *int64 {
+	if job.ParentKeys == nil {
+		return nil
+	}
+	needs, _ := permits.Parse(*job.Keys)
+	held, _ := permits.Parse(*job.ParentKeys)
+	for _, h := range held {
+		if slices.ContainsFunc(needs, func(n permits.Need) bool { return n.Key == h.Key }) {
+			return job.Parent
+		}
+	}
+	return nil
 }
 
 // keyReasons are the reasons of the book as the API names them. The Core knows the others: the job is not due, or its type is unknown.

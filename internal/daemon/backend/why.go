@@ -37,7 +37,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	why := b.whyRow(id, &job)
 	why.ReadAt = job.ReadAt
 	b.addKeys(ctx, &why, &job)
-	why.UniqueKey, why.KeyUntil, why.KeyJob = job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
+	why.Owner, why.UniqueKey, why.KeyUntil, why.KeyJob = job.Owner, job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}

@@ -172,6 +172,7 @@ func lockText(l *httpapi.RowLock) string {
 func addWhy(add Add, why *httpapi.Why) {
 	add("job", "%d %s, priority %d, %s", why.Job, why.Type, why.Priority, why.Status)
 	add.Some("keys", why.Keys)
+	add.Some("owner", why.Owner)
 	add.Some("unique key", why.UniqueKey)
 	if why.KeyJob != nil {
 		add("", "job %d has it, so this job cannot be retried", *why.KeyJob)

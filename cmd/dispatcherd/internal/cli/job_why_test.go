@@ -67,10 +67,13 @@ func TestWhyNamesTheUniqueKeyWithItsOwner(t *testing.T) {
 	var lines []string
 	add := func(name, format string, args ...any) { lines = append(lines, name+" "+fmt.Sprintf(format, args...)) }
 	at := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
-	why := &httpapi.Why{Job: 7, Type: "pdf", Status: "done", Reasons: []string{"Final"}, UniqueKey: new("shop / invoice 7"), KeyUntil: &at}
+	why := &httpapi.Why{
+		Job: 7, Type: "pdf", Status: "done", Reasons: []string{"Final"}, Owner: new("shop"), UniqueKey: new("invoice 7"), KeyUntil: &at,
+	}
 	addWhy(add, why)
 	require.Equal(t, []string{
-		"job 7 pdf, priority 0, done", "unique key shop / invoice 7", " taken until 2026-01-31T23:00:00.000Z, also after the end of the job",
+		"job 7 pdf, priority 0, done", "owner shop", "unique key invoice 7",
+		" taken until 2026-01-31T23:00:00.000Z, also after the end of the job",
 		"reason Final: it has ended",
 	}, lines)
 }
