@@ -84,7 +84,7 @@ func TestBatchesAndFlowsOverTheAPI(t *testing.T) {
 	require.Contains(
 		t,
 		w.why(h, inserted.Nodes["second"]),
-		fmt.Sprintf("Dependencies: 1 of its dependencies have not ended: job %d first pending", inserted.Nodes["first"]),
+		fmt.Sprintf("Dependencies: 1 of its dependencies has not ended: job %d first pending", inserted.Nodes["first"]),
 	)
 	state, err := mine.Flow(ctx, inserted.ID)
 	require.NoError(t, err)

@@ -38,6 +38,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 			"All other commands about jobs, schedules, limits, batches and flows ask a running dispatcher " +
 			"(`--api-socket`, or `--api` with `--api-token`). They need no credentials of the database. " +
 			"[operations.md](../how-to/operations.md#operate) says how to reach a dispatcher.\n\n" +
+			"**Durations.** `90s`, `1h30m`, `7d` (a day has 24 hours).\n\n" +
 			"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n",
 	)
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")

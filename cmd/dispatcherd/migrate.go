@@ -77,14 +77,14 @@ schedules and limits. It also removes everything that depends on the schema, suc
 other schemas. The roles remain. Without --yes the command asks first. Without a terminal it needs --yes.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			dsn, err := a.DatabaseURL()
+			if err != nil {
+				return err
+			}
 			if !yes {
 				if err := a.Agree("remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
 					return err
 				}
-			}
-			dsn, err := a.DatabaseURL()
-			if err != nil {
-				return err
 			}
 			removed, err := migrations.Down(cmd.Context(), dsn)
 			if err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -53,11 +55,22 @@ type Duration time.Duration
 // MarshalText returns the duration as Go writes it.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
+// ParseDuration reads a duration as Go writes it. It may begin with a whole number of days (24 h), as in "7d" or "1d12h".
+func ParseDuration(text string) (time.Duration, error) {
+	days, rest, found := strings.Cut(text, "d")
+	n, err := strconv.ParseUint(days, 10, 16)
+	if !found || err != nil {
+		return time.ParseDuration(text)
+	}
+	d, err := time.ParseDuration(cmp.Or(rest, "0"))
+	return time.Duration(n)*24*time.Hour + d, err
+}
+
 // UnmarshalText reads a duration such as "90s".
 func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
+	v, err := ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("duration %q: must be a number with a unit (s, m, h), for example %q", jsontext.Excerpt(string(text)), "1h30m")
+		return fmt.Errorf("duration %q: must be a number with a unit (s, m, h, d), for example %q", jsontext.Excerpt(string(text)), "1h30m")
 	}
 	*d = Duration(v)
 	return nil

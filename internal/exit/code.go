@@ -129,6 +129,8 @@ func Explain(err error) string {
 		return err.Error() // the message already says what to do
 	case noSchema(err):
 		return "the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up' (" + err.Error() + ")"
+	case dsn.ReadOnly(err):
+		return strings.ReplaceAll(Once(err.Error()), "ValidateConnect failed: ", "") + ": promote a standby or reset the setting"
 	case Unreachable(err):
 		return Once(err.Error()) + ": check that Postgres runs and --database-url is right ('dispatcherd config show --origin')"
 	}

@@ -31,7 +31,7 @@ func TestErrorsNameTheColumnToUse(t *testing.T) {
 				`example "30 2 * * *"`},
 		{func(s *contract.SchedulePlan) { s.Kind = "foo" }, `kind "foo": must be cron, interval, startup or startup-worker, for example "cron"`},
 		{func(s *contract.SchedulePlan) { s.Kind, s.Every = contract.Interval, contract.Duration(time.Minute) },
-			`spec "@daily": only a schedule of kind cron has it, and this one is of kind "interval": remove it ('schedule set' with ` +
+			`spec "@daily": only a schedule of kind cron has it, and this one is of kind "interval": remove it (with 'schedule set', write ` +
 				`spec=), or set both, for example kind "cron" with spec "30 2 * * *"`},
 	} {
 		s := cronPlan(1, "@daily", "UTC")

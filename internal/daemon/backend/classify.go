@@ -49,7 +49,8 @@ func classify(err error) error {
 		return rest.Unavailable.Of(err.Error())
 	case dsn.ReadOnly(err):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("Postgres is read-only: "+
-			"the server is a standby, or default_transaction_read_only is on").Retryable())
+			"the server is a standby, or default_transaction_read_only is on; the daemon continues when a server accepts writes: "+
+			"promote one or reset the setting").Retryable())
 	case claim.AnswerCode(err) == lockNotAvailable:
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("the row or its unique key is locked by a transaction "+
 			"of another session: end it, or try again later").Retryable())

@@ -38,6 +38,7 @@ func TestReadOnlyDatabaseIsNamed(t *testing.T) {
 	p := ondemand.Explain(classify(fmt.Errorf("insert: %w", &pgconn.PgError{Code: "25006"})))
 	require.Equal(t, http.StatusServiceUnavailable, p.Status)
 	require.Contains(t, p.Detail, "read-only")
+	require.Contains(t, p.Detail, "promote one or reset the setting")
 	require.Positive(t, p.RetryAfter())
 }
 

@@ -107,7 +107,7 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 			"write run_at, or insert the job alone",
 		`{"type":"pdf","run_in":"-1s"}`:                                "line 1: run_in -1s is negative: give 0s or more",
 		`{"type":"pdf","run_in":"5s","run_at":"2026-01-02T03:04:05Z"}`: "line 1: run_in 5s and run_at are both given: leave one out",
-		`{"type":"pdf","unique_key":"k","unique_for":"long"}`: `line 1: duration "long": must be a number with a unit (s, m, h), ` +
+		`{"type":"pdf","unique_key":"k","unique_for":"long"}`: `line 1: duration "long": must be a number with a unit (s, m, h, d), ` +
 			`for example "1h30m"`,
 		`{"type":"` + strings.Repeat("x", dispatcherd.MaxTypeLength+1) + `"}`: "line 1: type has 129 bytes; at most 128 are allowed",
 	} {

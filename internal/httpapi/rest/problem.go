@@ -148,7 +148,7 @@ var (
 	DeadlinePassed   = kind("deadline-passed", http.StatusGatewayTimeout, "The deadline passed before the answer")
 	NoSlot           = kind("no-slot-supports-type", http.StatusServiceUnavailable, "No slot supports the type")
 	Stopping         = kind("stopping", http.StatusServiceUnavailable, "The dispatcher is about to stop")
-	Unavailable      = kind("unavailable", http.StatusServiceUnavailable, "Something that is needed does not answer")
+	Unavailable      = kind("unavailable", http.StatusServiceUnavailable, "Something that is needed is not available")
 	Internal         = kind("internal", http.StatusInternalServerError, "The dispatcher has an internal error")
 )
 

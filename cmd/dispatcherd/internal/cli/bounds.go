@@ -111,6 +111,9 @@ func (e *boundError) Error() string { return e.text }
 
 // Set implements pflag.Value.
 func (b bounded) Set(text string) error {
+	if d, err := contract.ParseDuration(text); err == nil && b.Type() == "duration" {
+		text = d.String()
+	}
 	if err := b.Value.Set(text); err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func noteText(n *contract.Node, names map[dispatcherd.JobID]string, drawn bool) 
 	if n.Status == dispatcherd.Waiting {
 		notes = append(notes, fmt.Sprintf("%d of %d left", n.Open, n.Dependencies))
 	}
-	if n.Error != "" && n.Status != dispatcherd.Done {
+	if n.Status != dispatcherd.Done && n.Status != dispatcherd.Waiting && n.Status != dispatcherd.Running && n.Error != "" {
 		notes = append(notes, n.Error)
 	}
 	return strings.Join(notes, "; ")

@@ -162,6 +162,7 @@ func TestFlowIsShownWithStatesAndDurations(t *testing.T) {
 	}
 	n[1].Status, n[1].StartedAt, n[1].FinishedAt, n[1].Error = dispatcherd.Failed, later(time.Second), later(2*time.Second), "torn"
 	n[2].Status, n[2].StartedAt = dispatcherd.Running, later(2*time.Second)
+	n[2].Error, n[3].Error = "dependency 1 failed", "dependency 2 failed" // from before a retry: not shown
 	n[3].Status, n[3].Open = dispatcherd.Waiting, 2
 	n[4].Status, n[4].RunWhen, n[4].ReadyAt = dispatcherd.Pending, contract.RunWhenFailed, later(2*time.Second)
 	n[5].Status = ""

@@ -157,7 +157,7 @@ func parseWhen(s string) (member string, value any, err error) {
 	if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return "run_at", at, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := contract.ParseDuration(s)
 	if err != nil || d < 0 {
 		return "", nil, exit.Usagef("--run-at %q is neither a time such as 2026-01-31T08:00:00Z nor a duration from now such as 90s; "+
 			"without it, the job is due at once", s)

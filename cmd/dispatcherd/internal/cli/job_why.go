@@ -142,7 +142,11 @@ func dependenciesText(d *contract.Dependencies) string {
 	if left == 0 {
 		return "all of its " + what + " have ended, and dispatchers count the last ends"
 	}
-	text := fmt.Sprintf("%d of its %s have not ended", left, what)
+	verb := "have"
+	if left == 1 {
+		verb = "has"
+	}
+	text := fmt.Sprintf("%d of its %s %s not ended", left, what, verb)
 	first := make([]string, 0, len(d.First)+1)
 	for _, j := range d.First {
 		first = append(first, strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " "))

@@ -57,8 +57,8 @@ func TestWhySaysWhichDependenciesHaveNotEnded(t *testing.T) {
 		return dependenciesText(&contract.Dependencies{Left: &left, First: first})
 	}
 	a := contract.Dependency{ID: 7, Name: "a", Status: "running"}
-	require.Equal(t, "1 of its dependencies have not ended: job 7 a running", why(1, a))
-	require.Equal(t, "1 of its dependencies have not ended: job 7 a running", why(2, a), "another one has ended")
+	require.Equal(t, "1 of its dependencies has not ended: job 7 a running", why(1, a))
+	require.Equal(t, "1 of its dependencies has not ended: job 7 a running", why(2, a), "another one has ended")
 	require.Equal(t, "all of its dependencies have ended, and dispatchers count the last ends", why(1))
 	require.Regexp(t, "^30 of its dependencies have not ended: .*, …$", why(30, slices.Repeat([]contract.Dependency{a}, 10)...))
 }

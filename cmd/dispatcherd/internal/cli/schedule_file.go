@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -32,7 +33,7 @@ func (a *Invocation) readFile(name string) ([]wanted, error) {
 	}
 	list, err := parse(text)
 	if err != nil {
-		return nil, exit.Usagef("file %s: %w", name, err)
+		return nil, exit.Usagef("file %s: %s", name, strings.ReplaceAll(err.Error(), "\n", "\nfile "+name+": "))
 	}
 	return list, nil
 }

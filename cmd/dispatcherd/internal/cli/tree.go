@@ -116,6 +116,9 @@ func (a treeCommands) retryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if r.Changed == 0 && r.Skipped == 0 {
+			return a.PrintLine("retried", r, fmt.Sprintf("%s %d: no job has failed or was cancelled, so nothing changed", a.kind, id))
+		}
 		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s retried", a.kind, id, Counted(r.Changed, "job"))+
 			When(r.Skipped > 0, "; left out: %s", strings.Join(r.Why, "; ")))
 	})
