@@ -332,8 +332,9 @@ BEGIN
     ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL OR unique_key LIKE '% / %' THEN
         RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes',
             MESSAGE = 'the unique key must have 1 to 512 bytes, without " / ", which follows the owner';
-    ELSIF for_time <= '0' THEN
-        RAISE check_violation USING CONSTRAINT = 'for_time_is_positive', MESSAGE = format('for_time is %s, must be > 0, or NULL', for_time);
+    ELSIF for_time <= '0' OR for_time > '36525 days' THEN -- a later instant may have no representation in JSON
+        RAISE check_violation USING CONSTRAINT = 'for_time_is_up_to_100_years',
+            MESSAGE = format('for_time is %s, must be > 0 and at most 100 years (36525 days), or NULL', for_time);
     END IF;
     owner := dispatcherd.owner(caller, jsonb_build_array(job || '{"unique_key": "k"}'));
     unique_key := coalesce(owner || ' / ', '') || unique_key;

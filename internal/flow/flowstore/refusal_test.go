@@ -3,12 +3,14 @@ package flowstore
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 )
 
 // What waits for a lock and then counts rows needs a new snapshot. A transaction with one snapshot for all of its statements would
@@ -91,14 +93,18 @@ func TestFlowTakesNoMembers(t *testing.T) {
 	require.Equal(t, 1, *w.batch(flow).Open)
 }
 
-// A time of zero or less for a unique key would be no time at all.
-func TestTimeOfAUniqueKeyIsPositive(t *testing.T) {
+// A time of zero or less for a unique key would be no time at all. An instant after the year 9999 cannot be written as JSON.
+func TestTimeOfAUniqueKeyIsPositiveAndAtMost100Years(t *testing.T) {
 	w := newWorld(t)
-	for _, long := range []string{"0", "-1 hour"} {
-		require.Equal(t, "23514 for_time_is_positive", w.rule(`SELECT dispatcherd.insert_unique('{"type": "x"}', 'k', $1::text::interval)`, long))
+	for _, long := range []string{"0", "-1 hour", "9000 years", "1000000 years", "36526 days"} {
+		require.Equal(t, "23514 for_time_is_up_to_100_years", w.rule(`SELECT dispatcherd.insert_unique('{"type": "x"}', 'k', $1::text::interval)`, long))
 	}
 	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs`))
 	require.True(t, get[bool](w, `SELECT inserted FROM dispatcherd.insert_unique('{"type": "x"}', 'k', NULL)`))
+	require.True(t, get[bool](w, `SELECT inserted FROM dispatcherd.insert_unique('{"type": "x"}', 'long', '100 years')`))
+	_, _, err := joins.Joins{DB: w.db}.InsertUnique(t.Context(), []byte(`{"type": "x"}`), "k2", 200*365*24*time.Hour)
+	require.ErrorIs(t, err, joins.ErrInvalid)
+	require.ErrorContains(t, err, "must be > 0 and at most 100 years")
 }
 
 // In after, 17 is the id of a job and "17" would be the name of a node. They look alike in the inputs of a

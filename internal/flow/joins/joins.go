@@ -193,7 +193,7 @@ func (j Joins) InsertUnique(
 ) (id dispatcherd.JobID, inserted bool, err error) {
 	if keep < 0 || keep > 0 && keep < time.Microsecond {
 		return 0, false, &RefusedError{
-			Rule:    "for_time_is_positive",
+			Rule:    "for_time_is_up_to_100_years",
 			message: fmt.Sprintf("the time to keep the unique key is %v: it must be 0, or at least 1µs", keep),
 			kind:    ErrInvalid,
 		}
