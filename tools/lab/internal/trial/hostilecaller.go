@@ -22,7 +22,7 @@ var hostileCaller = Trial{
 	Setup:   publicSetup(),
 	Jobs:    [3]int{500, 2000, 20_000},
 	Least:   [3]time.Duration{10 * time.Second, 40 * time.Second, 5 * time.Minute},
-	Trouble: attackAsCaller([]string{"upload"}, []string{"spawns", "pings", "answers", "events"}),
+	Trouble: attackAsCaller([]string{"upload", "spawns", "pings"}, []string{"answers", "events"}),
 	Verify: func(s *Scene, h *history.History, r *judge.Report) []string {
 		failures := s.verifyHonest(h, r)
 		s.Note("memory_mb", s.memory>>20)
