@@ -57,7 +57,8 @@ func (t *statementLog) report(r claim.Report) {
 		t.succeeded(r.Operation)
 	case errors.Is(r.Err, context.Canceled): // the daemon stops: nothing is wrong with Postgres
 	case claim.AboutRow(r.Err) && slices.Contains(explained, r.Operation):
-	case unfit(r.Err), r.Operation == claim.OpConnect && exit.WrongOwner(r.Err): // Postgres answered; the daemon does not start and reports the reason
+	case unfit(r.Err), r.Operation == claim.OpConnect && exit.WrongOwner(r.Err):
+		// Postgres answered. The daemon does not start, and reports the reason.
 	case exit.Denied(r.Err):
 		t.refused(r)
 	default:
