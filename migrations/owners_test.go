@@ -156,7 +156,7 @@ func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {
 		require.ErrorContains(t, err, "the owner must be role owners_key_b")
 	}
 	exec(t, b, `INSERT INTO dispatcherd.jobs (type, unique_key) VALUES ('pdf', current_user || ' / plain') ON CONFLICT DO NOTHING`)
-	require.Equal(t, "23514 the unique key must have 1 to 512 bytes, without \" / \", which follows the owner",
+	require.Equal(t, `23514 unique key "owners_key_a / k" must have 1 to 512 bytes and not contain " / ", which follows the owner`,
 		code(t, conn, `SELECT dispatcherd.insert_unique('{"type": "pdf"}', 'owners_key_a / k')`), "a worker or caller of the API")
 	require.Contains(t, code(t, conn, `SELECT dispatcherd.insert_member($1, '{"type": "pdf", "unique_key": "owners_key_a / k"}')`,
 		one[int64](t, conn, `SELECT dispatcherd.open_batch()`)), "must not contain")

@@ -168,7 +168,8 @@ func removeStale(path string) error {
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		return errors.Join(
-			fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path (--worker-socket, --api-socket)", path, ErrInUse),
+			fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path (--worker-socket, --api-socket)",
+				path, ErrInUse),
 			conn.Close(),
 		)
 	}
@@ -194,8 +195,8 @@ func Lock(socket string) (*os.File, error) {
 	case err == nil:
 		return file, nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		return nil, errors.Join(fmt.Errorf("socket %q is %w by another dispatcher: stop it or choose another path (--worker-socket, --api-socket); "+
-			"one that was told to stop lets running jobs end first", socket, ErrInUse), file.Close())
+		return nil, errors.Join(fmt.Errorf("socket %q is %w by another dispatcher: stop it or choose another path "+
+			"(--worker-socket, --api-socket); one that was told to stop lets running jobs end first", socket, ErrInUse), file.Close())
 	default:
 		return nil, errors.Join(fmt.Errorf("lock file %q: %w", file.Name(), err), file.Close())
 	}

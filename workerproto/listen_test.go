@@ -40,8 +40,8 @@ func TestSocketInUseIsNotReplaced(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Access{Mode: 0o600}.Listen(path)
 	require.ErrorIs(t, err, ErrInUse)
-	require.EqualError(t, err, fmt.Sprintf("socket %q is in use by another dispatcher: stop it or choose another path (--worker-socket, --api-socket); "+
-		"one that was told to stop lets running jobs end first", path))
+	require.EqualError(t, err, fmt.Sprintf("socket %q is in use by another dispatcher: stop it or choose another path "+
+		"(--worker-socket, --api-socket); one that was told to stop lets running jobs end first", path))
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "the first one still listens")
 	require.NoError(t, conn.Close())

@@ -216,7 +216,8 @@ func checkKind(s *contract.SchedulePlan) error {
 	} {
 		if c.given && s.Kind != c.kind {
 			return fmt.Errorf("%[1]s %[2]s: only a schedule of kind %[3]s has it, and this one is of kind %[4]q: remove it "+
-				"(with 'schedule set', write %[1]s=), or set both, for example kind %[3]q with %[1]s %[5]q", c.column, c.value, c.kind, s.Kind, c.example)
+				"(with 'schedule set', write %[1]s=), or set both, for example kind %[3]q with %[1]s %[5]q",
+				c.column, c.value, c.kind, s.Kind, c.example)
 		}
 	}
 	switch s.Kind {

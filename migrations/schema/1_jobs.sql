@@ -136,10 +136,9 @@ BEGIN
     ELSIF jobs IS NOT NULL AND (owner IS NOT NULL OR NOT trusted) AND NOT EXISTS (
         SELECT FROM pg_roles r WHERE r.rolname = owner AND pg_has_role(caller, r.oid, 'MEMBER')
             AND (split_part(owner || ' / ', ' / ', 1) = owner OR NOT jobs @? '$[*].unique_key ? (@ != null)')) THEN
-        RAISE insufficient_privilege USING CONSTRAINT = 'owner_is_the_role_or_its_group',
-            MESSAGE = format('%s: the owner must be role %s or a group of it%s',
-                coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || setting, 'unique_key'), caller,
-                CASE WHEN owner LIKE '% /%' THEN ', without " / " in the name' END),
+        RAISE insufficient_privilege USING CONSTRAINT = 'owner_is_the_role_or_its_group', MESSAGE = format(
+            '%s: the owner must be role %s or a group of it%s', coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || setting,
+            'unique_key'), caller, CASE WHEN owner LIKE '% /%' THEN ', without " / " in the name' END),
             HINT = format('The table has unique keys as OWNER / KEY, for example "%s / invoice 7".', caller);
     END IF;
     RETURN owner;

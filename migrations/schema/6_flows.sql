@@ -331,7 +331,7 @@ BEGIN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the job: ' || problem;
     ELSIF octet_length(unique_key) NOT BETWEEN 1 AND 512 OR unique_key IS NULL OR unique_key LIKE '% / %' THEN
         RAISE check_violation USING CONSTRAINT = 'unique_key_is_1_to_512_bytes',
-            MESSAGE = 'the unique key must have 1 to 512 bytes, without " / ", which follows the owner';
+            MESSAGE = format('unique key "%s" must have 1 to 512 bytes and not contain " / ", which follows the owner', unique_key);
     ELSIF for_time <= '0' OR for_time > '36525 days' THEN -- a later instant may have no representation in JSON
         RAISE check_violation USING CONSTRAINT = 'for_time_is_up_to_100_years',
             MESSAGE = format('for_time is %s, must be > 0 and at most 100 years (36525 days), or NULL', for_time);
@@ -353,9 +353,8 @@ BEGIN
         INSERT INTO dispatcherd.jobs (id, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key)
         SELECT fresh, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()),
             coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, unique_key
-        FROM jsonb_to_record(job) AS r (type text, priority smallint, run_at timestamptz, max_attempts smallint,
-            timeout_ms int, expected_ms int, keys text)
-        ON CONFLICT DO NOTHING;
+        FROM jsonb_to_record(job) AS r (type text, priority smallint, run_at timestamptz, max_attempts smallint, timeout_ms int,
+            expected_ms int, keys text) ON CONFLICT DO NOTHING;
         inserted := FOUND;
         id := fresh;
         EXIT WHEN inserted;

@@ -97,7 +97,8 @@ func TestFlowTakesNoMembers(t *testing.T) {
 func TestTimeOfAUniqueKeyIsPositiveAndAtMost100Years(t *testing.T) {
 	w := newWorld(t)
 	for _, long := range []string{"0", "-1 hour", "9000 years", "1000000 years", "36526 days"} {
-		require.Equal(t, "23514 for_time_is_up_to_100_years", w.rule(`SELECT dispatcherd.insert_unique('{"type": "x"}', 'k', $1::text::interval)`, long))
+		require.Equal(t, "23514 for_time_is_up_to_100_years",
+			w.rule(`SELECT dispatcherd.insert_unique('{"type": "x"}', 'k', $1::text::interval)`, long))
 	}
 	require.Zero(t, get[int](w, `SELECT count(*) FROM dispatcherd.jobs`))
 	require.True(t, get[bool](w, `SELECT inserted FROM dispatcherd.insert_unique('{"type": "x"}', 'k', NULL)`))
