@@ -121,7 +121,7 @@ func TestMembersOfTheOwnerShareBatchesAndUniqueKeys(t *testing.T) {
 		exec(t, b, sql, batch)
 	}
 	const insert = `SELECT concat_ws(' ', inserted, owner, until - now() > interval '100 years')
-		FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '366000 days')`
+		FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '36500 days')`
 	require.Equal(t, "t owners_group t", one[string](t, a, insert))
 	require.Equal(t, "f owners_group t", one[string](t, b, insert))
 	require.Equal(t, "t owners_three t", one[string](t, c, insert))
@@ -136,7 +136,7 @@ func TestMembersOfTheOwnerShareBatchesAndUniqueKeys(t *testing.T) {
 func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {
 	conn := producers(t, ``, "owners_key_a", "owners_key_b")
 	a, b := login(t, conn, "owners_key_a"), login(t, conn, "owners_key_b")
-	const unique = `SELECT inserted FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '366000 days')`
+	const unique = `SELECT inserted FROM dispatcherd.insert_unique('{"type": "pdf"}', 'k', '36500 days')`
 	const member = `SELECT dispatcherd.insert_member($1, '{"type": "pdf", "unique_key": "m"}') > 0`
 	exec(t, a, `BEGIN`)
 	require.True(t, one[bool](t, a, unique))
