@@ -487,7 +487,7 @@ func TestUnreadRowsDelayJobsOfLowerRank(t *testing.T) {
 	x := p.core.Explain(Inquiry{ID: 7, Type: "csv", RunAt: p.table.now})
 	require.Positive(t, x.Free)
 	require.Zero(t, x.Competing, "no known job ranks before")
-	require.Equal(t, []Reason{ReasonUnread}, x.Reasons)
+	require.Equal(t, []Reason{ReasonAwaitsFetch}, x.Reasons)
 	require.True(t, x.AtLeast)
 }
 

@@ -212,10 +212,12 @@ func (c Controller) LastRuns(_ context.Context, ids []int64) (runs []schedule.Ru
 		if h := c.Tables.history[id]; h != nil {
 			r.Open = slices.ContainsFunc(h.runs, func(j *job) bool { return j.ended.IsZero() })
 			if last := h.last; last != nil {
-				if n := len(h.runs); n > 0 {
-					last = h.runs[n-1]
-				}
 				r.Exists, r.EndedAt = true, last.ended
+				for i, j := range h.runs { // the last end of those that may not have ended
+					if i == 0 || j.ended.After(r.EndedAt) {
+						r.EndedAt = j.ended
+					}
+				}
 			}
 		}
 		runs = append(runs, r)
