@@ -115,10 +115,7 @@ func (w *world) insertsInTwoPhases() {
 // Postgres turns read-only below open sessions, as in a maintenance, and accepts writes again.
 func TestReadOnlyPostgresIsAnOutage(t *testing.T) {
 	t.Parallel()
-	server, _ := ownServer(t)
-	_, err := migrations.Up(t.Context(), server.URL("postgres"))
-	require.NoError(t, err)
-	w := newWorldOn(t, server.URL("postgres"))
+	w, _, _ := newWorldOnOwnServer(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 2, Types: []string{"x"}})
 	h.awaitSlots(2)

@@ -9,17 +9,12 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
-	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // The server is stopped and started under load. Meanwhile results wait, and requests that need
 // no row are answered.
 func TestRestartOfPostgresLosesNothing(t *testing.T) {
-	server, options := ownServer(t)
-	_, err := migrations.Up(t.Context(), server.URL("postgres"))
-	require.NoError(t, err)
-
-	w := newWorldOn(t, server.URL("postgres"))
+	w, server, options := newWorldOnOwnServer(t)
 	h := w.start(w.config("d"))
 	w.worker("w", h.cfg.WorkerSocket, scriptSlots{N: 4, Types: []string{"x"}})
 	h.awaitSlots(4)

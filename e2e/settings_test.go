@@ -19,8 +19,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
 
-// oddSettings are settings that other programs may need in roles and databases, and some that nobody needs. They apply to
-// every later session.
+// oddSettings changes settings of the database, so that they apply to every later session. Some are useful for other programs.
+// The others are only unusual.
 const oddSettings = `DO $$ DECLARE setting text; BEGIN
 	FOREACH setting IN ARRAY ARRAY[
 		'default_transaction_isolation = serializable', 'DateStyle = German', 'client_encoding = LATIN1', 'IntervalStyle = sql_standard',

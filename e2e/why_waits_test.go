@@ -14,7 +14,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
 // why returns the output of "job why".
@@ -64,10 +63,7 @@ func TestWhyWhileAllSlotsAreBusy(t *testing.T) {
 }
 
 func TestWhyWhilePostgresIsDown(t *testing.T) {
-	server, options := ownServer(t)
-	_, err := migrations.Up(t.Context(), server.URL("postgres"))
-	require.NoError(t, err)
-	w := newWorldOn(t, server.URL("postgres"))
+	w, server, options := newWorldOnOwnServer(t)
 	h := w.start(w.config("d"))
 	callee := serveCalls(t, h.cfg.WorkerSocket, 1, "x")
 	h.awaitSlots(1)

@@ -31,6 +31,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
+	"github.com/dispatcherd/dispatcherd/migrations"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -66,6 +67,15 @@ func newWorldAlone(t *testing.T) *world {
 func ownServer(t *testing.T) (*devpg.Server, devpg.Options) {
 	t.Helper()
 	return ownServerWith(t, map[string]string{"fsync": "off"})
+}
+
+// newWorldOnOwnServer is newWorld on a server that only this test uses, with the schema.
+func newWorldOnOwnServer(t *testing.T) (*world, *devpg.Server, devpg.Options) {
+	t.Helper()
+	server, options := ownServer(t)
+	_, err := migrations.Up(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	return newWorldOn(t, server.URL("postgres")), server, options
 }
 
 // ownServerWith is ownServer with settings.
