@@ -56,14 +56,21 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 	}))
 }
 
-// A proxy has moved the session to a standby, or the server was read-only for a while. The session would stay so for ever.
-func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
-	t.Parallel()
+// oneConnection returns a connection of a store to a fresh database.
+func oneConnection(t *testing.T, name string) connections {
+	t.Helper()
 	c := Config{DSN: pgtest.New(t)}.withDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
-	l := newConnections(c, base, "claim", 1, "", nil)
-	defer l[0].close()
+	l := newConnections(c, base, name, 1, "", nil)
+	t.Cleanup(l[0].close)
+	return l
+}
+
+// A proxy has moved the session to a standby, or the server was read-only for a while. The session would stay so for ever.
+func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
+	t.Parallel()
+	l := oneConnection(t, "claim")
 	send := func(list ...string) error {
 		return l.do(t.Context(), OpClaim, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
 			for _, sql := range list {
@@ -73,7 +80,7 @@ func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
 		})
 	}
 	const insert = `INSERT INTO dispatcherd.jobs (type) VALUES ('pdf')`
-	err = send(`SET default_transaction_read_only = on`, insert)
+	err := send(`SET default_transaction_read_only = on`, insert)
 	require.True(t, dsn.ReadOnly(err), err)
 	require.Equal(t, contract.Refused, verdictOf(err), "Postgres has rolled it back")
 	require.NoError(t, send(insert))
@@ -82,11 +89,7 @@ func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
 // A statement that only reads gets no error from a server that is read-only. The server may be the former primary, whose rows are old.
 func TestConnectionThatOnlyReadsIsReplacedOnAReadOnlyServer(t *testing.T) {
 	t.Parallel()
-	c := Config{DSN: pgtest.New(t)}.withDefaults()
-	base, err := c.connConfig("")
-	require.NoError(t, err)
-	l := newConnections(c, base, "fetch", 1, "", nil)
-	defer l[0].close()
+	l := oneConnection(t, "fetch")
 	send := func(sql string) (session uint32) {
 		require.NoError(t, l.do(t.Context(), OpFetch, func(ctx context.Context, conn *pgx.Conn) (int, error) {
 			_, err := conn.Exec(ctx, sql)

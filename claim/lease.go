@@ -45,9 +45,9 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // a heartbeat that arrives after the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
-// alive. The lock on the role waits for no statement of the former controller: SKIP LOCKED
-// leaves the role to a later heartbeat. Without the row of the role, which somebody has deleted together with all other rows, a heartbeat
-// inserts it again, with a term that no earlier controller had. A later heartbeat takes the role.
+// alive. The lock on the role does not wait for a statement of the former controller: because of SKIP LOCKED, a later heartbeat
+// takes the role then. If somebody has emptied all tables, the row of the role is missing. A heartbeat inserts it again, with a term
+// that no earlier controller had, and a later heartbeat takes the role.
 //
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
