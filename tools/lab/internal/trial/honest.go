@@ -79,8 +79,8 @@ var uniqueKeys = func() (keys []string) {
 // concurrent bounds the operations of honest users that have not ended.
 const concurrent = 256
 
-// workHonestly begins the work of honest users, which ends with ctx. await waits for the last operation.
-func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (await func() error, err error) {
+// workHonestly begins the work of honest users. end ends it, and waits for the last operation.
+func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (end func() error, err error) {
 	config, err := pgxpool.ParseConfig(s.URL())
 	if err != nil {
 		return nil, err
@@ -94,6 +94,7 @@ func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (await func()
 	h := &honest{Scene: s, daemon: d, pool: pool, busy: make(chan struct{}, concurrent)}
 	h.waits, h.refusals = map[string][]wait{}, map[string]error{}
 	s.honest = h
+	working, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	for _, work := range []struct {
 		what   string
@@ -108,10 +109,11 @@ func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (await func()
 		{waitRequest, 50 * time.Millisecond, h.request},
 	} {
 		all.Go(func() {
-			s.every(ctx, work.period, func(i int) { h.begin(&all, work.what, func() error { return work.do(context.WithoutCancel(ctx), i) }) })
+			s.every(working, work.period, func(i int) { h.begin(&all, work.what, func() error { return work.do(context.WithoutCancel(ctx), i) }) })
 		})
 	}
 	return func() error {
+		stop()
 		all.Wait()
 		pool.Close()
 		return s.SealAll(context.WithoutCancel(ctx))

@@ -39,15 +39,12 @@ func (s *Scene) besideAttacks(ctx context.Context, attacks, notCompared []string
 	begin func(ctx context.Context, attack string) (func() error, error),
 ) (err error) {
 	s.keptFor("none", 0)
-	working, end := context.WithCancel(ctx)
-	await, err := s.workHonestly(working, s.Daemons[0])
+	end, err := s.workHonestly(ctx, s.Daemons[0])
 	if err != nil {
-		end()
 		return err
 	}
 	defer func() {
-		end()
-		err = errors.Join(err, await(), s.RemoveHostile(context.WithoutCancel(ctx)))
+		err = errors.Join(err, end(), s.RemoveHostile(context.WithoutCancel(ctx)))
 	}()
 	s.rest(ctx, settled)
 	calm := func() {

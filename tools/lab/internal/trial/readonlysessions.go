@@ -23,16 +23,13 @@ var readOnlySessions = Trial{
 	Least: [3]time.Duration{13 * time.Second, 40 * time.Second, 3 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) (err error) {
 		s.keptFor("none", 0)
-		working, end := context.WithCancel(ctx)
-		await, err := s.workHonestly(working, s.Daemons[0])
+		end, err := s.workHonestly(ctx, s.Daemons[0])
 		if err != nil {
-			end()
 			return err
 		}
 		watched := s.watchReady(ctx)
 		defer func() {
-			end()
-			err = errors.Join(err, await())
+			err = errors.Join(err, end())
 			<-watched
 		}()
 		s.rest(ctx, settled)
