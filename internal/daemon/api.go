@@ -167,6 +167,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Book:           d.askBook,
 		Settle:         flows.Settle,
 		Subscribed:     d.notified.Load,
+		Outage:         d.outage,
 		CutOff:         d.cutOff.Load,
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,

@@ -45,8 +45,9 @@ type Daemon struct {
 	loop       *actor.Actor
 	statements *statements
 	workers    *workers
-	heartbeats *heartbeats // also the lease
-	notified   atomic.Bool // notifications arrive
+	heartbeats *heartbeats   // also the lease
+	outage     func() string // see backend.Config
+	notified   atomic.Bool   // notifications arrive
 	sockets    []net.Listener
 	cutOff     atomic.Bool // the path of a socket is not the socket of this process
 	api        apiServer
@@ -92,7 +93,8 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
 		return nil, err
 	}
-	refused := newRefusedRows(d.metrics, log)
+	refused, failures := newRefusedRows(d.metrics, log), &statementLog{log: log, dsn: cfg.DSN}
+	d.outage = failures.outage
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN:         cfg.DSN,
 		Name:        cfg.Name,
@@ -107,7 +109,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 			metrics:    d.metrics,
 			refused:    refused,
 			listening:  d.listening,
-			statements: statementLog{log: log, dsn: cfg.DSN},
+			statements: failures,
 		},
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -33,6 +34,7 @@ type statementLog struct {
 	mu     sync.Mutex
 	since  time.Time // zero: Postgres answers
 	last   time.Time // of the latest failure
+	latest string    // message of the latest failure
 	logged []string  // messages since then; at most one for each cause
 	denied map[claim.Operation]bool
 }
@@ -81,12 +83,20 @@ func (t *statementLog) failed(r claim.Report) {
 		t.since, t.logged = t.last, nil
 	}
 	message := failureOf(r.Err)
+	t.latest = message
 	if slices.Contains(t.logged, message) {
 		return
 	}
 	t.logged = append(t.logged, message)
 	t.log.Warn(message, zap.String("operation", string(r.Operation)),
 		zap.Stringer("verdict", r.Verdict), zap.Duration("took", r.Took), zap.String("error", textOf(r.Err)))
+}
+
+// outage says why statements failed last, about Postgres, for the probes.
+func (t *statementLog) outage() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimPrefix(cmp.Or(t.latest, "does not answer"), "Postgres ")
 }
 
 // textOf returns the text of an error for the log.
@@ -146,7 +156,7 @@ type storeObserver struct {
 	metrics    *metrics
 	listening  func(up bool)
 	refused    *refusedRows
-	statements statementLog
+	statements *statementLog
 	down       bool // a lost connection was logged; used by the goroutine of the listener only
 }
 

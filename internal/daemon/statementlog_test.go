@@ -71,6 +71,7 @@ func TestErrorOfPostgresIsNotLoggedAsSilence(t *testing.T) {
 			)
 		}
 		require.Equal(t, []string{want}, messages(lines.All()), code)
+		require.Equal(t, want, "Postgres "+tr.outage(), "the probes say the same")
 		require.Contains(t, lines.All()[0].ContextMap()["error"], code)
 		tr.report(claim.Report{Operation: claim.OpClaim, Err: errors.New("conn closed")})
 		require.Contains(t, messages(lines.All()), "Postgres does not answer")

@@ -47,6 +47,7 @@ type Config struct {
 	Book       func(ctx context.Context, f func(*permits.Book)) bool
 	Settle     func(context.Context, dispatcherd.JobID) // see flowstore.API
 	Subscribed func() bool                              // reports whether notifications arrive
+	Outage     func() string                            // says why statements failed last
 	CutOff     func() bool                              // reports whether a socket cannot be reached, because another process uses its path
 	Stopping   context.Context                          // done when the daemon begins to stop
 

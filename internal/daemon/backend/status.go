@@ -123,7 +123,7 @@ func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 			notify.Info = "only polling finds new jobs"
 		}
 		return true, []httpapi.Check{
-			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, "does not answer", "answers")},
+			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, b.Outage(), "answers")},
 			notify,
 			{Name: "sockets", OK: !b.CutOff(), Info: choose(b.CutOff(), "cannot be reached, as the log says", "can be reached")},
 			{Name: "serving", OK: !b.stopping(), Info: choose(b.stopping(), "about to stop", "takes work")},
