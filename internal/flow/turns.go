@@ -30,6 +30,7 @@ type Turns struct {
 	fresh, others, paused []dispatcherd.JobID
 	turns                 map[dispatcherd.JobID]*turn
 	since                 int // steps of fresh targets since one of the others
+	scale                 int // of the last target that had more to do: the next ones begin with it, because they are often of the same kind
 	succeeded             int // steps
 }
 
@@ -86,7 +87,7 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	t.since++
 	id, *from = (*from)[0], (*from)[1:]
 	turn := t.turns[id]
-	turn.again = false
+	turn.again, turn.scale = false, max(turn.scale, t.scale)
 	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
 }
 
@@ -103,6 +104,9 @@ func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration,
 		turn.scale = max(turn.scale, min(turn.scale+1, slowest))
 	case round < shortRound:
 		turn.scale = max(turn.scale-1, 0)
+	}
+	if left && !busy {
+		t.scale = min(turn.scale, slowest)
 	}
 	switch {
 	case busy:

@@ -91,6 +91,31 @@ func TestLongRoundHalvesTheLimitsOfItsTarget(t *testing.T) {
 	require.Equal(t, 31, items(time.Second))
 }
 
+// The first steps of many large flows would each be long, and delay others.
+func TestTargetBeginsWithTheLimitsOfTheLastOneThatHadMoreToDo(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	now := start
+	items := func(left bool, took time.Duration) int {
+		id, l, _ := turns.Next(now)
+		turns.Done(id, left, false, took, now)
+		return l.Items
+	}
+	for id := range dispatcherd.JobID(3) {
+		turns.Add(id+1, false)
+	}
+	require.Equal(t, 1000, items(true, time.Second))
+	require.Equal(t, 500, items(false, time.Millisecond), "it was small, so its time says nothing")
+	require.Equal(t, 500, items(true, time.Second))
+	turns.Add(9, false)
+	for _, limit := range []int{250, 125, 125} {
+		require.Equal(t, limit, items(true, time.Second))
+	}
+	for _, limit := range []int{125, 125, 125, 250} {
+		require.Equal(t, limit, items(true, time.Millisecond))
+	}
+}
+
 func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {
 	t.Parallel()
 	var turns Turns
