@@ -227,3 +227,35 @@ func TestRowsCanBeDeletedDespiteAPublicationOfAllTables(t *testing.T) {
 	require.Positive(t, one[int](t, conn,
 		`SELECT dispatcherd.end_idle(array_agg(id::bigint), 'cancelled', session_user, NULL) FROM dispatcherd.jobs`))
 }
+
+// A refusal names the value and what is possible. It quotes no row.
+func TestRefusalsOfFunctionsNameTheValue(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	for sql, want := range map[string]string{
+		`open_batch('{"type": "x"}', 'sometimes')`: `23514 run_when is "sometimes", must be done, ended or failed`,
+		`open_batch(run_when => 'sometimes')`:      `23514 run_when is "sometimes", must be done, ended or failed`,
+		`insert_flow('{"nodes": [{"name": "a", "type": "x"}], "callback": {"type": "x", "run_when": "sometimes"}}')`: `23514 ` +
+			`flow: run_when of the callback is "sometimes", must be done, ended or failed`,
+		`insert_flow('{"nodes": [{"name": "a", "type": "x", "unique_key": "k"}]}')`: `23514 ` +
+			`flow: node "a": "unique_key" is not possible here`,
+		`open_batch('{"type": "x", "unique_key": "k"}')`:        `23514 the callback: "unique_key" is not possible here`,
+		`insert_unique('{"type": "x", "status": "done"}', 'k')`: `23514 the job: "status" cannot be set`,
+		`insert_unique('{"type": "x", "color": "red"}', 'k')`:   `23514 the job: "color" is unknown`,
+		`insert_member(NULL, '{"type": "x"}')`:                  `22004 batch is NULL, must be the id that open_batch returned`,
+	} {
+		require.Equal(t, want, code(t, conn, `SELECT dispatcherd.`+sql), sql)
+	}
+	require.Equal(t, `23514 new row for relation "operations" violates check constraint "kind_is_one_that_its_comment_lists"`,
+		code(t, conn, `INSERT INTO dispatcherd.operations (kind, target) VALUES ('halt', 1)`))
+}
+
+// Columns that a later version adds belong into one of the lists of job_problem.
+func TestRefusalsOfMembersKnowAllColumns(t *testing.T) {
+	conn := connect(t, pgtest.New(t))
+	for _, column := range one[[]string](t, conn, `SELECT array_agg(attname::text) FROM pg_attribute
+		WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0 AND NOT attisdropped`) {
+		problem := one[string](t, conn,
+			`SELECT coalesce(dispatcherd.job_problem(jsonb_build_object('type', 'x', $1::text, 'x'), '{}'), '')`, column)
+		require.NotContains(t, problem, "is unknown", column)
+	}
+}

@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,6 +54,12 @@ func code(t *testing.T, conn *pgx.Conn, sql string, args ...any) string {
 	var refused *pgconn.PgError
 	require.ErrorAs(t, err, &refused, sql)
 	return refused.Code + " " + refused.Message
+}
+
+// hint returns the hint of an error of Postgres.
+func hint(err error) string {
+	refused, _ := errors.AsType[*pgconn.PgError](err)
+	return refused.Hint
 }
 
 // usesOfABatch are all statements of producers about batch $1.
@@ -131,6 +138,8 @@ func TestMembersOfTheOwnerShareBatchesAndUniqueKeys(t *testing.T) {
 		list[string](t, conn, `SELECT unique_key::text FROM dispatcherd.jobs WHERE unique_key IS NOT NULL ORDER BY 1`))
 	require.Equal(t, "42501 dispatcherd.owner = owners_group: the owner must be role owners_three or a group of it",
 		code(t, c, `SET dispatcherd.owner = owners_group; SELECT dispatcherd.open_batch()`))
+	_, err := c.Exec(t.Context(), `SET dispatcherd.owner = owners_group; SELECT dispatcherd.open_batch()`)
+	require.Equal(t, "GRANT owners_group TO owners_three, or RESET dispatcherd.owner.", hint(err))
 }
 
 func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {

@@ -90,15 +90,13 @@ DECLARE
     words int := cardinality(string_to_array(keys, ' '));
 BEGIN
     IF octet_length(keys) > 1000 OR words > 4 THEN
-        RAISE check_violation USING
-            CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
+        RAISE check_violation USING CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
             MESSAGE = format('keys have %s words and %s bytes', words, octet_length(keys)),
             HINT = 'Use at most 4 words and 1000 bytes, for example ''tenant:42 stripe*3''.';
     END IF;
     FOREACH word IN ARRAY regexp_split_to_array(keys, ' ') LOOP -- an empty text is one word
         CONTINUE WHEN word COLLATE "C" ~ E'^[^\\x01-\\x20*\\x7f]{1,128}(\\*([1-9][0-9]{0,5}|1000000|all))?$';
-        RAISE check_violation USING
-            CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
+        RAISE check_violation USING CONSTRAINT = 'keys_are_1_to_4_words', TABLE = 'jobs', SCHEMA = 'dispatcherd', COLUMN = 'keys',
             MESSAGE = format('keys: the word "%s" is not KEY, KEY*COST or KEY*all', word),
             HINT = 'KEY has 1 to 128 characters without blanks, control characters and *, COST is 1 to 1000000, and one blank '
                 'separates words, for example ''tenant:42 stripe*3''.';
@@ -139,7 +137,8 @@ BEGIN
         RAISE insufficient_privilege USING CONSTRAINT = 'owner_is_the_role_or_its_group', MESSAGE = format(
             '%s: the owner must be role %s or a group of it%s', coalesce('unique_key "' || key || '"', 'dispatcherd.owner = ' || setting,
             'unique_key'), caller, CASE WHEN owner LIKE '% /%' THEN ', without " / " in the name' END),
-            HINT = format('The table has unique keys as OWNER / KEY, for example "%s / invoice 7".', caller);
+            HINT = format(CASE WHEN key IS NULL AND setting IS NOT NULL THEN 'GRANT %2$I TO %1$I, or RESET dispatcherd.owner.'
+                ELSE 'The table has unique keys as OWNER / KEY, for example "%1$s / invoice 7".' END, caller, setting);
     END IF;
     RETURN owner;
 END $$;
@@ -441,7 +440,7 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 -- Operators may insert rows, but not set who. So the table contains who wants it.
 CREATE TABLE dispatcherd.operations (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind     text        NOT NULL CONSTRAINT kind_is_known CHECK (
+    kind     text        NOT NULL CONSTRAINT kind_is_one_that_its_comment_lists CHECK (
         kind IN ('cancel', 'retry', 'cancel_tree', 'retry_tree', 'repair', 'schedule_edited', 'limits_edited')),
     target   bigint,
     who      text        DEFAULT session_user,
@@ -453,6 +452,8 @@ CREATE TABLE dispatcherd.operations (
 CREATE INDEX operations_target ON dispatcherd.operations (target);
 CREATE INDEX operations_open ON dispatcherd.operations (id) WHERE kind NOT IN ('schedule_edited', 'limits_edited');
 CREATE UNIQUE INDEX operations_edits ON dispatcherd.operations (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited');
+COMMENT ON COLUMN dispatcherd.operations.kind IS
+    'Operators insert cancel, retry, cancel_tree, retry_tree and repair. Triggers insert schedule_edited and limits_edited.';
 COMMENT ON COLUMN dispatcherd.operations.target IS 'A job, batch, flow or schedule. NULL of kind repair: all batches and flows.';
 COMMENT ON COLUMN dispatcherd.operations.who IS 'As jobs.cancelled_by.';
 

@@ -148,14 +148,16 @@ RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, 
 DECLARE
     b record;
 BEGIN
-    IF has_table_privilege(caller, 'dispatcherd.jobs_live', 'UPDATE') IS NOT TRUE THEN
+    IF batch IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
+    ELSIF has_table_privilege(caller, 'dispatcherd.jobs_live', 'UPDATE') IS NOT TRUE THEN
         SELECT owner INTO b FROM dispatcherd.batches WHERE id = batch;
         IF NOT FOUND THEN
             RAISE no_data_found USING CONSTRAINT = 'batch_exists', MESSAGE = format('no batch %s', batch);
         ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = b.owner AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
             RAISE insufficient_privilege USING CONSTRAINT = 'batch_is_of_its_owner', MESSAGE = format(
                 'batch %s belongs to %s, to which role %s does not belong', batch, coalesce('role ' || b.owner, 'the dispatchers'), caller),
-                HINT = 'Use a member of that role, or open batches with a common group as the setting dispatcherd.owner.';
+                HINT = 'Connect as a member of that role, or set dispatcherd.owner to a common group before you open the batch.';
         END IF;
     END IF;
     IF joins THEN
@@ -193,6 +195,10 @@ CREATE FUNCTION dispatcherd.job_problem(job jsonb, further text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE
         WHEN jsonb_typeof(job) IS DISTINCT FROM 'object' THEN 'a job must be a JSON object'
+        WHEN u.name = ANY ('{name,after,run_when,takes_results,parent,unique_key}') THEN format('"%s" is not possible here', u.name)
+        WHEN u.name = ANY ('{id,status,attempt,dispatcher,token,created_at,started_at,finished_at,failures,crashes,errors,result,progress,
+            log,deadline,first_run_at,cancelled_by,placement,fence,admitted_to,admitted_at,watched}')
+            THEN format('"%s" cannot be set', u.name)
         WHEN u.name IS NOT NULL THEN format('"%s" is unknown', u.name)
         WHEN job ->> 'type' IS NULL THEN 'type is missing'
         WHEN jsonb_typeof(job -> 'type') <> 'string' THEN format('type is %s, must be a text', left((job -> 'type')::text, 64))
@@ -253,6 +259,9 @@ BEGIN
             MESSAGE = 'the callback: payload must be a JSON object, because it gets the member "batch"';
     ELSIF job IS NULL AND parent IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'parent_needs_a_callback', MESSAGE = 'a member of a batch needs a callback, to be a job';
+    ELSIF run_when NOT IN ('done', 'ended', 'failed') THEN
+        RAISE check_violation USING CONSTRAINT = 'run_when_is_done_ended_or_failed',
+            MESSAGE = format('run_when is "%s", must be done, ended or failed', run_when);
     END IF;
     INSERT INTO dispatcherd.batches (id, kind, name, callback, run_when, owner) VALUES (batch, 'batch', name, job IS NOT NULL, run_when,
         dispatcherd.owner(caller, jsonb_build_array(job || jsonb_build_object('parent', parent))));
@@ -270,8 +279,6 @@ DECLARE
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE check_violation USING CONSTRAINT = 'job_has_known_members', MESSAGE = 'the member: ' || problem;
-    ELSIF batch IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
     PERFORM dispatcherd.insert_jobs(jsonb_build_array(job), ARRAY[id], '{pending}', NULL, batch,
         owner => dispatcherd.owner(caller, jsonb_build_array(job || '{"parent": 1}'))) WHERE dispatcherd.owns_batch(batch, caller);
@@ -291,8 +298,6 @@ BEGIN
         RAISE active_sql_transaction USING CONSTRAINT = 'isolation_is_read_committed',
             HINT = 'Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.', MESSAGE =
             'seal_batch needs the isolation level read committed; this transaction has ' || current_setting('transaction_isolation');
-    ELSIF batch IS NULL THEN
-        RAISE null_value_not_allowed USING MESSAGE = 'batch is NULL, must be the id that open_batch returned';
     END IF;
     PERFORM dispatcherd.owns_batch(batch, caller);
     PERFORM FROM dispatcherd.batches b WHERE b.id = batch AND b.sealed_at IS NULL FOR UPDATE; -- waits for transactions that insert members
@@ -443,6 +448,8 @@ WITH whole AS MATERIALIZED (
             'name_is_1_to_128_bytes', format('name is %s, must be a text of 1 to 128 bytes', left((flow -> 'name')::text, 64))]
         WHEN flow ? 'callback' AND dispatcherd.job_problem(flow -> 'callback', '{run_when}') IS NOT NULL THEN ARRAY[
             'flow_has_known_members', 'the callback: ' || dispatcherd.job_problem(flow -> 'callback', '{run_when}')]
+        WHEN flow -> 'callback' ->> 'run_when' NOT IN ('done', 'ended', 'failed') THEN ARRAY['run_when_is_done_ended_or_failed',
+            format('run_when of the callback is "%s", must be done, ended or failed', flow -> 'callback' ->> 'run_when')]
         WHEN jsonb_typeof(flow -> 'callback' -> 'payload') <> 'object' THEN ARRAY[
             'payload_is_an_object', 'the payload of the callback must be a JSON object, because it gets the member "batch"']
     END AS problem
