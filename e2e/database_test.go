@@ -140,8 +140,10 @@ func TestReadOnlyPostgresIsAnOutage(t *testing.T) {
 		return got.StatusCode == http.StatusServiceUnavailable
 	}, func() string { return "503; it is " + got.body })
 	require.Contains(t, got.problem(t).Detail, "read-only")
-	eventually(t, func() bool { return c.ask(http.MethodGet, "/readyz", "").StatusCode == http.StatusServiceUnavailable },
-		func() string { return "503 of /readyz" })
+	eventually(t, func() bool {
+		got = c.ask(http.MethodGet, "/readyz", "")
+		return got.StatusCode == http.StatusServiceUnavailable && strings.Contains(got.body, "is read-only")
+	}, func() string { return "503 of /readyz that says why; it is " + got.body })
 	w.seen.open(t, held) // its end cannot be recorded yet
 	eventually(t, func() bool { return strings.Contains(h.log.text(), "Postgres is read-only") }, func() string { return "a line in the log" })
 	w.exec(`ALTER SYSTEM RESET default_transaction_read_only`)

@@ -31,6 +31,8 @@ func TestJobsAreRetriedAloneAndThenTheirBatchAndFlow(t *testing.T) {
 		w.await(id, dispatcherd.Cancelled)
 	}
 	w.await(c, dispatcherd.Done)
+	require.Regexp(t, `last error +no paper\n`, h.shown("job why %d", a))
+	require.Regexp(t, fmt.Sprintf(`cancelled by +flow\nlast error +dependency %d failed\n`, a), h.shown("job why %d", b))
 
 	h.shown("job retry %d %d", member, a)
 	w.await(member, dispatcherd.Done)
@@ -70,6 +72,7 @@ func TestHolderOfAUniqueKeyIsNamed(t *testing.T) {
 	id := w.insertNew(claim.New{Type: "unknown", UniqueKey: "invoice 7"}, work{})
 	require.Regexp(t, `unique key +invoice 7\n`, h.shown("job why %d", id))
 	h.shown("job cancel %d", id)
+	require.Regexp(t, `cancelled by +\w`, h.shown("job why %d", id))
 	other := w.insertNew(claim.New{Type: "unknown", UniqueKey: "invoice 7"}, work{})
 	require.Regexp(t, fmt.Sprintf(`unique key +invoice 7\n +job %d has it, so this job cannot be retried\n`, other), h.shown("job why %d", id))
 	got := h.onAPI("", "job", "retry", "--type", "unknown", "--yes")

@@ -9,16 +9,18 @@ import (
 
 // Why explains why a job waits, runs or has ended.
 type Why struct {
-	Job      dispatcherd.JobID    `json:"job"`
-	Type     string               `json:"type"`
-	Mode     string               `json:"mode" enum:"queued,on_demand"`
-	Priority dispatcherd.Priority `json:"priority"`
-	Status   dispatcherd.Status   `json:"status"`
-	Reasons  []string             `json:"reasons"`            // why the job does not start, or where it is; empty: it starts next
-	RunAt    *time.Time           `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
-	ReadAt   time.Time            `json:"read_at,omitzero"`   // when the row was read, by the clock of Postgres
-	Failures int                  `json:"failures,omitempty"` // failed attempts of the row
-	Attempts int                  `json:"max_attempts,omitempty"`
+	Job       dispatcherd.JobID    `json:"job"`
+	Type      string               `json:"type"`
+	Mode      string               `json:"mode" enum:"queued,on_demand"`
+	Priority  dispatcherd.Priority `json:"priority"`
+	Status    dispatcherd.Status   `json:"status"`
+	Reasons   []string             `json:"reasons"`            // why the job does not start, or where it is; empty: it starts next
+	RunAt     *time.Time           `json:"run_at,omitempty"`   // when the job becomes due; absent if it is due
+	ReadAt    time.Time            `json:"read_at,omitzero"`   // when the row was read, by the clock of Postgres
+	Failures  int                  `json:"failures,omitempty"` // failed attempts of the row
+	Attempts  int                  `json:"max_attempts,omitempty"`
+	Cancelled *string              `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	Error     string               `json:"last_error,omitempty"`   // the latest one of the row
 	// if no slot supports the type: types that slots support, similar names first, at most 16
 	Offered  []string        `json:"offered,omitempty"`
 	Similar  string          `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one

@@ -38,6 +38,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	why.ReadAt = job.ReadAt
 	b.addKeys(ctx, &why, &job)
 	why.Owner, why.UniqueKey, why.KeyUntil, why.KeyJob = job.Owner, job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
+	why.Cancelled, why.Error = job.Cancelled, job.LastError()
 	if why.SetAside == "" {
 		why.SetAside = b.Aside(id)
 	}

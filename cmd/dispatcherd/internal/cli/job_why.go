@@ -71,7 +71,7 @@ var reasonTexts = map[string]string{
 	"Draining":                      "this dispatcher is about to stop",
 	"SetAside":                      "Postgres refused to claim it; the dispatcher tries again after a minute",
 	"Fenced":                        "this dispatcher cannot renew its lease, so it claims no rows",
-	"CircuitOpen":                   "Postgres does not answer",
+	"CircuitOpen":                   "Postgres does not answer, or is read-only",
 	"Unrecorded":                    "too many ended attempts are not yet recorded in Postgres",
 	"TypeUnknown":                   "no worker of this dispatcher offers the type",
 	"NoCapacity":                    "no slot supports the type now",
@@ -190,6 +190,8 @@ func addWhy(add Add, why *httpapi.Why) {
 	if len(why.Reasons) == 0 {
 		add("reason", "none: it starts next")
 	}
+	add.Some("cancelled by", why.Cancelled)
+	add.Some("last error", shorten(why.Error, 500))
 	add.Some("refused", why.SetAside)
 	add.Some("refused", why.Held)
 	add.Some("stopping", why.Stopping)
