@@ -40,8 +40,8 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
 // this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
-// and $7 are the silent dispatchers and their last heartbeats. A dispatcher that has sent
-// another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
+// and $7 are the silent dispatchers and their last heartbeats. $8 and $9 are the controls that
+// it follows and its drained workers. A dispatcher that has sent another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
 // a heartbeat that arrives after the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
@@ -52,7 +52,8 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
 WITH renewed AS (
-	UPDATE dispatcherd.dispatchers SET beat_at = now(), beats = $4::bigint, capacity = $2::text::jsonb
+	UPDATE dispatcherd.dispatchers
+	SET beat_at = now(), beats = $4::bigint, capacity = $2::text::jsonb, controls = $8::bigint, drained = nullif($9::text::jsonb, 'null')
 	WHERE id = $1::int AND incarnation = $3::uuid AND ` + holdsLease + ` AND beats BETWEEN $5::bigint AND $4 RETURNING id
 ), silent AS MATERIALIZED (
 	SELECT d.id FROM unnest($6::int[], $7::bigint[]) AS s (id, beat) JOIN dispatcherd.dispatchers d ON d.id = s.id
@@ -81,7 +82,8 @@ SELECT EXISTS (SELECT FROM renewed),
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
 		WHERE d.id <> $1 AND d.lost_at IS NULL GROUP BY key) t),
 	coalesce((SELECT term FROM role), (SELECT term FROM dispatcherd.controller WHERE dispatcher = $1), 0),
-	coalesce((SELECT edits_read FROM dispatcherd.controller), 0), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+	coalesce((SELECT edits_read FROM dispatcherd.controller), 0), coalesce((SELECT controls FROM dispatcherd.controller), 0),
+	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 // waitingSQL reads whether there is something of which a notification may have been lost. Its time grows with the rows that were
 // deleted since the oldest snapshot.
@@ -186,6 +188,10 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 			return err
 		}
 	}
+	drained, err := json.Marshal(req.Drained)
+	if err != nil {
+		return err
+	}
 	silent, silentSince := make([]int32, len(req.Silent)), make([]int64, len(req.Silent))
 	for i, d := range req.Silent {
 		silent[i], silentSince[i] = d.ID, d.BeatAt
@@ -199,12 +205,12 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 	begun, beaten := time.Now(), false
 	var batch pgx.Batch
 	batch.Queue("BEGIN")
-	batch.Queue("heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince).
-		QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&alive, &peers, &res.Cancels, &capacity, &res.Term, &res.EditsRead, &clock)
-			beaten = err == nil
-			return err
-		})
+	batch.Queue("heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince,
+		req.Controls, string(drained)).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&alive, &peers, &res.Cancels, &capacity, &res.Term, &res.EditsRead, &res.Controls, &clock)
+		beaten = err == nil
+		return err
+	})
 	batch.Queue("SAVEPOINT beaten")
 	batch.Queue("SET LOCAL statement_timeout = '200ms'")
 	batch.Queue("waiting").QueryRow(func(row pgx.Row) error { return row.Scan(&found) })

@@ -16,6 +16,9 @@ type HeartbeatRequest struct {
 	Beat, OldestBeat int64
 	// Silent are the dispatchers to declare lost.
 	Silent []Silent
+	// Controls is the version of the controls that the Core follows, and Drained the drained workers that are connected; nil = none.
+	Controls int64
+	Drained  []Drained
 }
 
 // Silent is a dispatcher that this one declares lost, unless it has sent a heartbeat since
@@ -56,6 +59,8 @@ type HeartbeatResult struct {
 	Term int64
 	// EditsRead changes when the controller has read edits of schedules.
 	EditsRead int64
+	// Controls changes when operators have changed controls.
+	Controls int64
 	// Waiting are the topics for which there are rows that a service must handle. EndsWait only says that there may be some: a heartbeat
 	// looks at the size of the table, because a snapshot that another session holds keeps many deleted rows, which a read would have to skip.
 	Waiting Topics

@@ -25,4 +25,5 @@ const (
 	OperationsWait                            // a heartbeat has found such operations
 	EditsMade                                 // schedules were edited
 	EditsWait                                 // a heartbeat has found edits of schedules that the controller has not read
+	ControlsChanged                           // operators have changed controls
 )

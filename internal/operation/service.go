@@ -1,9 +1,11 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,13 +15,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 const (
 	readMost  = 1000                  // operations that one statement reads
 	together  = 200                   // operations of one transaction
 	stepTime  = time.Second           // after which a step begins no further transaction
-	rest      = 10 * time.Millisecond // between two steps: any session may notify
+	restTime  = 10 * time.Millisecond // between two steps: any session may notify
 	lockPause = time.Second           // until an operation that has met a lock is tried again
 	noMore    = time.Hour
 	lockTime  = "SET LOCAL lock_timeout = '100ms'" // of one statement
@@ -32,6 +35,8 @@ type Operation struct {
 	Target dispatcherd.JobID // 0 = all
 	Who    string
 	Reason string
+	Name   string // of a type or worker
+	Until  *time.Time
 }
 
 // Service does what operators want.
@@ -46,13 +51,13 @@ type Service struct {
 func (s Service) Service() background.Service {
 	p := pass{Service: s}
 	return background.Service{
-		Name: "operations", Controller: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: rest, Step: p.step,
+		Name: "operations", Controller: true, Topics: contract.OperationsAsked | contract.OperationsWait, Rest: restTime, Step: p.step,
 	}
 }
 
 // nextSQL reads the first operations with an id above $2 that the controller must do.
 const nextSQL = `
-SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, '') FROM dispatcherd.operations o
+SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, ''), coalesce(o.name, ''), o.until FROM dispatcherd.operations o
 WHERE ` + claim.OpenOperation + ` AND o.id > $2 ORDER BY o.id LIMIT $1`
 
 // pass is one way through the table. It takes several steps if there are many operations, or some that meet locks.
@@ -141,7 +146,8 @@ func (p *pass) do(ctx context.Context, list []Operation) (n int, err error) {
 func refuses(err error) bool {
 	_, ofTree := errors.AsType[*joins.RefusedError](err)
 	_, ofJob := errors.AsType[*claim.StatusError](err)
-	return ofTree || ofJob || errors.Is(err, claim.ErrNotFound) || errors.Is(err, errSomeRefused) || claim.AboutRow(err)
+	_, ofControl := errors.AsType[*rest.RefusalError](err)
+	return ofTree || ofJob || ofControl || errors.Is(err, claim.ErrNotFound) || errors.Is(err, errSomeRefused) || claim.AboutRow(err)
 }
 
 // errSomeRefused says that some of several retries are refused. Each of them alone says why.
@@ -212,6 +218,24 @@ func execute(ctx context.Context, tx pgx.Tx, first *Operation, targets []dispatc
 			tree.Changed = 1
 		}
 		return tree.Changed, err
+	case "repair":
+		return 0, trees.Repair(ctx, first.Target)
 	}
-	return 0, trees.Repair(ctx, first.Target)
+	return 1, control(ctx, Controls{DB: tx, By: first.Who}, first)
+}
+
+// control changes a control as an operation says.
+func control(ctx context.Context, c Controls, o *Operation) (err error) {
+	switch o.Kind {
+	case "resume":
+		_, err = c.Resume(ctx, o.Name)
+	case "drain":
+		_, _, err = c.Drain(ctx, &contract.Drain{Worker: o.Name, Reason: o.Reason})
+	case "undrain":
+		_, err = c.Undrain(ctx, o.Name, "")
+	default:
+		what := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(o.Kind, "pause"), "_"), contract.PauseAll)
+		_, _, err = c.Pause(ctx, &contract.Pause{Type: o.Name, What: what, Until: o.Until, Reason: o.Reason}, nil)
+	}
+	return err
 }

@@ -437,25 +437,33 @@ CREATE TRIGGER raise_early_run_at AFTER INSERT ON dispatcherd.jobs_live FOR EACH
 -- - schedule_edited: the controller must read the schedule target again, because it was edited or has a new queued tick. There is one row
 --   for each schedule. The controller deletes the rows and then reads the schedules.
 -- - limits_edited: the limit name was edited, or any of them if name is NULL. The controller deletes the rows and then reads the limits.
+-- - pause, pause_queued, pause_requests, resume: the type name is to be paused until the given time, or resumed. drain, undrain: the worker
+--   name is to get no jobs any more, or jobs again. The controller changes the tables types and drains, and deletes the row.
 -- Operators may insert rows, but not set who. So the table contains who wants it.
 CREATE TABLE dispatcherd.operations (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind     text        NOT NULL CONSTRAINT kind_is_one_that_its_comment_lists CHECK (
-        kind IN ('cancel', 'retry', 'cancel_tree', 'retry_tree', 'repair', 'schedule_edited', 'limits_edited')),
+        kind IN ('cancel', 'retry', 'cancel_tree', 'retry_tree', 'repair', 'schedule_edited', 'limits_edited',
+            'pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain')),
     target   bigint,
     who      text        DEFAULT session_user,
     reason   text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
     asked_at timestamptz NOT NULL DEFAULT now(),
     name     text,
-    CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited'))
+    until    timestamptz,
+    CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited')
+        OR kind IN ('pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain') AND name IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX operations_target ON dispatcherd.operations (target);
 CREATE INDEX operations_open ON dispatcherd.operations (id) WHERE kind NOT IN ('schedule_edited', 'limits_edited');
 CREATE UNIQUE INDEX operations_edits ON dispatcherd.operations (kind, target) WHERE kind IN ('schedule_edited', 'limits_edited');
 COMMENT ON COLUMN dispatcherd.operations.kind IS
-    'Operators insert cancel, retry, cancel_tree, retry_tree and repair. Triggers insert schedule_edited and limits_edited.';
+    'Operators insert cancel, retry, cancel_tree, retry_tree and repair with a target, and pause, pause_queued, pause_requests, resume, '
+    'drain and undrain with a name. Triggers insert schedule_edited and limits_edited.';
 COMMENT ON COLUMN dispatcherd.operations.target IS 'A job, batch, flow or schedule. NULL of kind repair: all batches and flows.';
 COMMENT ON COLUMN dispatcherd.operations.who IS 'As jobs.cancelled_by.';
+COMMENT ON COLUMN dispatcherd.operations.name IS 'A limit, type or worker.';
+COMMENT ON COLUMN dispatcherd.operations.until IS 'When a pause ends. NULL: when the type is resumed.';
 
 -- Trigger on inserts of what operators want into operations: notifies dispatchers. Postgres sends equal notifications of a transaction
 -- once.

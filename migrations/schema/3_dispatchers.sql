@@ -17,7 +17,9 @@ CREATE TABLE dispatcherd.dispatchers (
     incarnation uuid,
     host_lock   text        CONSTRAINT host_lock_is_1_to_256_bytes CHECK (octet_length(host_lock) BETWEEN 1 AND 256),
     beats       bigint      NOT NULL DEFAULT 0,
-    founder     int
+    founder     int,
+    controls    bigint      NOT NULL DEFAULT 0,
+    drained     jsonb
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 COMMENT ON COLUMN dispatcherd.dispatchers.id IS
     'Random, so that no later run has the same id, also after an earlier state of the table was restored.';
@@ -42,6 +44,9 @@ COMMENT ON COLUMN dispatcherd.dispatchers.beats IS
 COMMENT ON COLUMN dispatcherd.dispatchers.founder IS
     'The dispatcher that joined while no other was alive, and so started the cluster. All that have joined since name the same one. '
     'Schedules of kind startup with once = start run once per founder.';
+COMMENT ON COLUMN dispatcherd.dispatchers.controls IS 'Up to this value of controller.controls it follows the tables types and drains.';
+COMMENT ON COLUMN dispatcherd.dispatchers.drained IS
+    'Its drained workers: [{"worker", "process", "sessions", "running", "bare"}]. NULL: there is none.';
 
 -- Which rows each claim took. The row is kept while one of these jobs may be running. Running jobs have no index, so the recovery of a lost
 -- dispatcher finds its jobs by these ids. Whether a job still runs, and for which claim, is decided by its own row in jobs_live.
@@ -75,7 +80,8 @@ CREATE TABLE dispatcherd.controller (
     term       bigint      NOT NULL DEFAULT 0,
     since      timestamptz NOT NULL DEFAULT now(),
     admissions bigint      NOT NULL DEFAULT 0,
-    edits_read bigint      NOT NULL DEFAULT 0
+    edits_read bigint      NOT NULL DEFAULT 0,
+    controls   bigint      NOT NULL DEFAULT (extract(epoch FROM now()) * 1000)::bigint
 ) WITH (fillfactor = 50);
 INSERT INTO dispatcherd.controller DEFAULT VALUES;
 COMMENT ON COLUMN dispatcherd.controller.admissions IS
@@ -83,6 +89,36 @@ COMMENT ON COLUMN dispatcherd.controller.admissions IS
 
 COMMENT ON COLUMN dispatcherd.controller.edits_read IS
     'Increased when the controller has read edits of schedules, after which all dispatchers read the types of startup-worker schedules.';
+COMMENT ON COLUMN dispatcherd.controller.controls IS
+    'Increased by each change of the tables types and drains. A new row begins with the time, so the number is higher than in a lost row.';
+
+-- What operators have set for types and workers: the controls. A change adds 1 to controller.controls in the same transaction, and holds
+-- that row until it commits, so changes are in the order of their numbers. Package internal/operation has the statements.
+CREATE TABLE dispatcherd.types (
+    type         dispatcherd.job_type PRIMARY KEY,
+    paused       text CONSTRAINT paused_is_all_queued_or_requests CHECK (paused IN ('all', 'queued', 'requests')),
+    paused_by    text,
+    paused_at    timestamptz,
+    paused_until timestamptz,
+    pause_reason text CONSTRAINT pause_reason_is_at_most_1000_bytes CHECK (octet_length(pause_reason) <= 1000),
+    CONSTRAINT pause_says_who_and_when CHECK (paused IS NULL OR paused_by IS NOT NULL AND paused_at IS NOT NULL)
+);
+COMMENT ON COLUMN dispatcherd.types.paused IS 'queued: rows wait; requests: requests wait; all: both; NULL: the type is not paused.';
+COMMENT ON COLUMN dispatcherd.types.paused_until IS 'From then on the pause has no effect. NULL: until it is resumed.';
+
+CREATE TABLE dispatcherd.drains (
+    worker     text        NOT NULL CONSTRAINT worker_is_1_to_128_bytes CHECK (octet_length(worker) BETWEEN 1 AND 128),
+    process    text        NOT NULL DEFAULT '',
+    types      text[]      CONSTRAINT types_are_not_empty CHECK (cardinality(types) > 0),
+    drained_by text        NOT NULL,
+    drained_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    reason     text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
+    PRIMARY KEY (worker, process)
+);
+COMMENT ON TABLE dispatcherd.drains IS
+    'Workers that get no jobs. The controller deletes a row when no dispatcher has had such a worker for some minutes.';
+COMMENT ON COLUMN dispatcherd.drains.process IS 'The only process with this name that is meant. Empty: all of them.';
+COMMENT ON COLUMN dispatcherd.drains.types IS 'Of which the worker gets no jobs. NULL: all.';
 
 -- Idempotency keys of durable requests. The API writes them. They are here so that a repeated request finds its job at any dispatcher.
 CREATE TABLE dispatcherd.request_keys (

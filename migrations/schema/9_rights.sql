@@ -32,7 +32,7 @@ BEGIN
         IF role IN ('dispatcherd_reader', 'dispatcherd_operator', 'dispatcherd_dispatcher') THEN -- see the state
             EXECUTE format('GRANT SELECT ON
                 dispatcherd.schema_version, dispatcherd.dispatchers, dispatcherd.controller, dispatcherd.durations,
-                dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.limits,
+                dispatcherd.ticks, dispatcherd.schedule_runs, dispatcherd.limits, dispatcherd.types, dispatcherd.drains,
                 dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques TO %I', role);
         END IF;
 
@@ -40,7 +40,7 @@ BEGIN
             EXECUTE format('GRANT SELECT ON
                 dispatcherd.jobs, dispatcherd.jobs_live, dispatcherd.jobs_waiting, dispatcherd.jobs_cancelled, dispatcherd.job_list
                 TO %I', role);
-            EXECUTE format('GRANT SELECT, INSERT (kind, target, reason) ON dispatcherd.operations TO %I', role);
+            EXECUTE format('GRANT SELECT, INSERT (kind, target, reason, name, until) ON dispatcherd.operations TO %I', role);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dispatcherd.limits TO %I', role);
             EXECUTE format('GRANT SELECT, DELETE, INSERT (%1$s), UPDATE (%1$s) ON dispatcherd.schedules TO %2$I', plan_columns, role);
             EXECUTE format('GRANT EXECUTE ON FUNCTION dispatcherd.may_notify TO %I', role);
@@ -66,6 +66,7 @@ BEGIN
                 GRANT UPDATE, DELETE ON dispatcherd.batches, dispatcherd.nodes, dispatcherd.edges, dispatcherd.uniques
                     TO dispatcherd_dispatcher;
                 GRANT INSERT, DELETE ON dispatcherd.schedule_runs TO dispatcherd_dispatcher;
+                GRANT INSERT, UPDATE, DELETE ON dispatcherd.types, dispatcherd.drains TO dispatcherd_dispatcher;
                 GRANT UPDATE (error) ON dispatcherd.schedules TO dispatcherd_dispatcher;
                 GRANT INSERT, UPDATE ON dispatcherd.controller TO dispatcherd_dispatcher;
                 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatcherd TO dispatcherd_dispatcher;

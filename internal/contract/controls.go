@@ -1,0 +1,118 @@
+package contract
+
+import "time"
+
+// Values of Pause.What.
+const (
+	PauseAll      = "all"
+	PauseQueued   = "queued"   // rows wait, and requests run
+	PauseRequests = "requests" // requests wait or are refused, and rows run
+)
+
+// Controls are what operators have set for types and workers. All dispatchers follow them.
+type Controls struct {
+	Version int64     // grows with each change
+	Clock   time.Time // of Postgres, when they were read
+	Pauses  []Pause   // that have not expired, by type
+	Drains  []Drain   // by worker
+}
+
+// Pause says that no attempt of a type starts.
+type Pause struct {
+	Type   string     `json:"type"`
+	What   string     `json:"what" enum:"all,queued,requests"` // queued: rows wait, and requests run; requests: the reverse
+	By     string     `json:"by"`                              // who has paused the type
+	At     time.Time  `json:"at"`
+	Until  *time.Time `json:"until,omitempty"` // by the clock of Postgres; absent: until it is resumed
+	Reason string     `json:"reason,omitempty"`
+}
+
+// Queued reports whether rows wait.
+func (p *Pause) Queued() bool { return p.What != PauseRequests }
+
+// Requests reports whether requests wait.
+func (p *Pause) Requests() bool { return p.What != PauseQueued }
+
+// Text says who has paused the type, until when, and why.
+func (p *Pause) Text() string {
+	text := "Paused by " + p.By
+	if p.Until != nil {
+		text += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}
+
+// Drain says that a worker gets no jobs.
+type Drain struct {
+	Worker string `json:"worker"`
+	// Which of the processes with this name is meant, as its hello says or a dispatcher has found out; absent: all of them.
+	Process string    `json:"process,omitempty"`
+	Types   []string  `json:"types,omitempty"` // of which it gets no jobs; absent: all
+	By      string    `json:"by"`              // who drains the worker
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Drained is what a dispatcher says about a drain that it follows.
+type Drained struct {
+	Worker   string   `json:"worker"`
+	Process  string   `json:"process,omitempty"`
+	Sessions int      `json:"sessions"`       // of the worker at this dispatcher
+	Running  int      `json:"running"`        // jobs of the drained types that have not ended there
+	Bare     []string `json:"bare,omitempty"` // types of its slots that no slot of the dispatcher supports any more
+}
+
+// PauseOrder says how to pause a type.
+type PauseOrder struct {
+	What string `json:"what" enum:"all,queued,requests"` // queued: rows wait, and requests run; requests: the reverse; absent: all
+	// How long the pause lasts, such as 90s, 1h or 7d; absent: until the type is resumed.
+	For    *Duration `json:"for,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PauseState is a pause that has begun.
+type PauseState struct {
+	Pause
+	Confirmation
+
+	Former  *Pause `json:"former,omitempty"`  // the pause that it replaces
+	Warning string `json:"warning,omitempty"` // the type is not known
+}
+
+// Confirmation says whether all dispatchers follow a change.
+type Confirmation struct {
+	Unconfirmed []string `json:"unconfirmed,omitempty"` // names of dispatchers that have not said yet that they follow it
+}
+
+// DrainOrder says how to drain a worker.
+type DrainOrder struct {
+	Types  []string `json:"types,omitempty"` // only these types; absent: all
+	Reason string   `json:"reason,omitempty"`
+}
+
+// DrainState is a drained worker.
+type DrainState struct {
+	Drain
+	Confirmation
+
+	Sessions  int      `json:"sessions"`            // connections of the worker
+	Running   int      `json:"running"`             // jobs of the drained types that have not ended there
+	Uncovered []string `json:"uncovered,omitempty"` // drained types that no slot of the cluster supports any more
+	Former    *Drain   `json:"former,omitempty"`    // the drain that it replaces
+}
+
+// Resumed is what was resumed.
+type Resumed struct {
+	Name string `json:"name"`
+	Confirmation
+}
+
+// Bounds of controls.
+const (
+	MaxControls    = 10_000               // rows of each kind
+	MaxControlTime = 366 * 24 * time.Hour // from now to the end of a pause
+	MaxReason      = 1000                 // bytes
+)
