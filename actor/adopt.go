@@ -405,4 +405,5 @@ func (c *Core) resume(o *offered, j *job) {
 	c.runsOn(j)
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})
 	c.move(j, onResume)
+	c.comply(ref)
 }

@@ -294,7 +294,9 @@ func (c *Core) setDeadlines(sentAt timing.Instant, rows []contract.Won) {
 }
 
 // isUnwanted reports whether a row that is won must not run here.
-func (c *Core) isUnwanted(j *job) bool { return c.draining || j.stop == cancelled || c.isLate(j) }
+func (c *Core) isUnwanted(j *job) bool {
+	return c.draining || j.stop == cancelled || c.isLate(j) || c.types[j.Type].pause.rows()
+}
 
 // hasMoved reports whether an operator has changed the type or the priority of a row
 // since it was fetched. Its score was computed for another lane, and its slot may not

@@ -116,7 +116,7 @@ func init() {
 		},
 		"why": func(w *world, ws words, _ []string) {
 			x := w.at.core.Explain(Inquiry{ID: w.jobs[ws.bare[0]], Type: "pdf"})
-			w.printf("%v %s", x.Reasons, x.SetAside+x.Held)
+			w.printf("%v %s", x.Reasons, x.SetAside+x.Held+x.Paused)
 		},
 		"lock": func(w *world, ws words, _ []string) {
 			for _, name := range ws.bare {
@@ -142,6 +142,16 @@ func init() {
 		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
 		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
 		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"pause":    (*world).cmdPause,
+		"resume": func(w *world, ws words, _ []string) {
+			w.controls.Pauses = slices.DeleteFunc(w.controls.Pauses, func(p contract.Pause) bool { return p.Type == ws.bare[0] })
+			w.control()
+		},
+		"drain-worker": (*world).cmdDrainWorker,
+		"resume-worker": func(w *world, ws words, _ []string) {
+			w.controls.Drains = slices.DeleteFunc(w.controls.Drains, func(d contract.Drain) bool { return d.Worker == ws.bare[0] })
+			w.control()
+		},
 		"handover": func(w *world, _ words, _ []string) { w.step(HandedOver{}) },
 		"interrupt": func(w *world, _ words, _ []string) {
 			w.step(Interrupted{})
@@ -210,6 +220,7 @@ func (w *world) cmdRegister(ws words, _ []string) {
 	ev := Registered{
 		Session:      id,
 		Worker:       worker,
+		Process:      ws.args["process"],
 		User:         ws.args["user"],
 		Fingerprint:  d.fingerprint(id),
 		NotResumable: ws.args["resumes"] == "no",
@@ -239,7 +250,7 @@ func (w *world) cmdOffer(ws words, _ []string) {
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
 	from := was.fingerprint(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := Registered{Session: id, Worker: worker, Fingerprint: d.fingerprint(id)}
+	ev := Registered{Session: id, Worker: worker, Process: ws.args["process"], Fingerprint: d.fingerprint(id)}
 	for _, name := range ws.bare {
 		r := w.table.Row(w.jobs[name])
 		attempt := 1
@@ -319,6 +330,37 @@ func (w *world) dispatcherNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// cmdPause pauses a type: pause pdf what=queued for=1h.
+func (w *world) cmdPause(ws words, _ []string) {
+	p := contract.Pause{Type: ws.bare[0], What: cmp.Or(ws.args["what"], contract.PauseAll), By: "alice", Reason: "maintenance"}
+	if length := ws.duration("for"); length > 0 {
+		p.Until = new(time.UnixMicro(w.table.now).Add(length))
+	}
+	w.controls.Pauses = append(slices.DeleteFunc(w.controls.Pauses, func(o contract.Pause) bool { return o.Type == p.Type }), p)
+	w.control()
+}
+
+// cmdDrainWorker drains a worker, or some of its types, or one of its processes: drain-worker w types=(pdf) process=p.
+func (w *world) cmdDrainWorker(ws words, _ []string) {
+	d := contract.Drain{Worker: ws.bare[0], Process: ws.args["process"], By: "alice"}
+	if types := ws.args["types"]; types != "" {
+		d.Types = sets(types)[0]
+	}
+	same := func(o contract.Drain) bool { return o.Worker == d.Worker && o.Process == d.Process }
+	w.controls.Drains = append(slices.DeleteFunc(w.controls.Drains, same), d)
+	w.control()
+}
+
+// control makes a dispatcher follow the controls.
+func (w *world) control() {
+	w.controls.Version++
+	w.controls.Clock = time.UnixMicro(w.table.now)
+	w.step(Controlled(w.controls))
+	for _, d := range func() []contract.Drained { _, list := w.at.core.Controls(); return list }() {
+		w.printf("worker %s drained: %d session(s), %d running, no slot for %v", d.Worker, d.Sessions, d.Running, d.Bare)
+	}
 }
 
 // cmdClock advances one of the two clocks.
@@ -479,7 +521,10 @@ func (w *world) cmdSlots(words, []string) {
 				state = "reserved for " + w.name(s.job.id)
 			}
 		}
-		if c.index.IsDraining(ref) {
+		switch {
+		case s.held:
+			state += ", drained"
+		case c.index.IsDraining(ref):
 			state += ", draining"
 		}
 		w.printf("%s/%d (%s) %s", s.session.worker, s.number, strings.Join(types, ","), state)

@@ -63,6 +63,7 @@ type Core struct {
 
 	durations *Durations // nil while expected durations do not count
 
+	controls      controls
 	otherCapacity map[string]int            // capacity of the other dispatchers, by type; read only
 	shares        map[string]contract.Share // by type; read only
 
@@ -88,7 +89,8 @@ type Stats struct {
 	TimedOut, HungUp                         uint64 // attempts that exceeded their timeout; sessions ended because a cancel was ignored
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
-	Preempted                                uint64 // queued jobs whose reserved slot was given to another job
+	Paused                                   uint64 // likewise: the type is paused
+	Preempted                                uint64 // queued jobs that lost their reserved slot to another job, or because an operator drained it
 	Spawned, SpawnsRefused                   uint64 // children inserted; spawns refused
 	Violations                               uint64 // impossible transitions of jobs
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others
@@ -117,6 +119,7 @@ func New(cfg Config) *Core {
 		rng:          rng,
 		index:        index,
 		claims:       claimQueue{aside: map[dispatcherd.JobID]asideRow{}},
+		controls:     controls{ends: timing.Never},
 		jobs:         make(map[dispatcherd.JobID]*job),
 		sessions:     make(map[dispatcherd.SessionID]*session),
 		disconnected: make(map[dispatcherd.SessionID]struct{}),
@@ -232,6 +235,7 @@ type requestData struct {
 
 	user         string
 	pin          *session       // the only session that may run it; nil = any
+	patient      bool           // it waits although no slot supports its type, or the type is paused
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	waitsSince   timing.Instant // when it was queued, or queued again
@@ -257,12 +261,15 @@ type slot struct {
 	at      int32             // position in session.slots
 	retired bool              // in Core.retired
 	next    *dispatcherd.Slot // for a draining slot: the new slot that gets the same number when the draining slot is removed
+	held    bool              // drained by an operator: it stays registered, but it is draining in the index
+	offered []string          // the types that the worker offers, if an operator has drained some of them; nil = those of the index
 }
 
 // session is one connection of a worker.
 type session struct {
 	id           dispatcherd.SessionID
 	worker       string
+	process      string
 	user         string
 	slots        []slotindex.Ref      // in no order; nil after the end of the session
 	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
@@ -306,12 +313,13 @@ type typeState struct {
 	pinned     int32          // of these, waiting requests that are pinned
 
 	pausedUntil timing.Instant // its rows are not placed before; see refusedPause
+	pause       *pause         // by an operator
 }
 
-// waits reports whether a job of the type waits. The job is a request, or a row
-// that the backlog knows or expects.
+// waits reports whether a job of the type waits that may start. The job is a request, or a
+// row that the backlog knows or expects.
 func (c *Core) waits(t slotindex.TypeID) bool {
-	return len(c.types[t].demand) > 0 || c.backlog.Waits(t)
+	return len(c.types[t].startable()) > 0 || c.backlog.Waits(t)
 }
 
 // touch marks a type as dirty: the type may have both a free slot and a waiting
@@ -350,6 +358,12 @@ func (c *Core) know(t slotindex.TypeID, name, user string) {
 	k.user = user
 	c.quotas.Types.Add(user, 1)
 	c.backlog.TypeAppeared(t, c.shares[name])
+	if k.pause = c.controls.paused[name]; k.pause != nil {
+		k.reasons.paused(c.now, true)
+	}
+	if k.pause.rows() {
+		c.backlog.TypeGone(t)
+	}
 }
 
 // letGo forgets a type that has neither slots nor jobs in hand.

@@ -27,6 +27,7 @@ const (
 	ReasonScheduled    Reason = "Scheduled"    // the run_at of the job is in the future
 	ReasonBackoff      Reason = "Backoff"      // the job failed, and its next attempt is in the future
 	ReasonDraining     Reason = "Draining"     // this dispatcher is about to stop
+	ReasonPaused       Reason = "Paused"       // an operator has paused the type
 	ReasonSetAside     Reason = "SetAside"     // Postgres refused to claim the row, which is claimed again after a pause
 	ReasonFenced       Reason = "Fenced"       // the lease is not renewed, so this dispatcher claims no row
 	ReasonCircuitOpen  Reason = "CircuitOpen"  // Postgres does not answer
@@ -104,7 +105,7 @@ type RunnerUp struct {
 func (c *Core) Decisions() []Decision { return c.decisions }
 
 // WaitReasons is a set of reasons why the best job of a type did not start.
-type WaitReasons uint8
+type WaitReasons uint16
 
 // The positions of the reasons in WaitReasons.
 const (
@@ -116,6 +117,7 @@ const (
 	waitUnrecorded
 	waitFenced
 	waitDraining
+	waitPaused
 	waitReasons
 )
 
@@ -128,6 +130,7 @@ var waitReasonNames = [waitReasons]Reason{
 	ReasonUnrecorded,
 	ReasonFenced,
 	ReasonDraining,
+	ReasonPaused,
 }
 
 // List returns the reasons in a fixed order.
@@ -168,7 +171,7 @@ func (w *typeWaits) appeared(since, now timing.Instant) {
 // since returns the reasons that held at or after an instant.
 func (w *typeWaits) since(at timing.Instant) (r WaitReasons) {
 	for m := w.held; m != 0; m &= m - 1 {
-		if w.last[bits.TrailingZeros8(uint8(m))] >= at {
+		if w.last[bits.TrailingZeros16(uint16(m))] >= at {
 			r |= m & -m
 		}
 	}
@@ -177,7 +180,7 @@ func (w *typeWaits) since(at timing.Instant) (r WaitReasons) {
 
 // longest returns the reason that held longest between two instants; "" = none is known.
 func (w *typeWaits) longest(from, to timing.Instant) Reason {
-	longest := w.periods.longest(from, to, uint8(w.since(from)))
+	longest := w.periods.longest(from, to, w.since(from))
 	if longest == unknownWait {
 		return ""
 	}
@@ -288,6 +291,9 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	add(ReasonBackoff, early && q.Failures > 0)
 	add(ReasonScheduled, early && q.Failures == 0)
 	add(ReasonDraining, c.draining)
+	if add(ReasonPaused, x.Paused != ""); x.Paused != "" {
+		return list // nothing else is known of its lane, and no slot is looked for
+	}
 	add(ReasonSetAside, x.SetAside != "")
 	add(ReasonFenced, queued && c.disowned)
 	add(ReasonCircuitOpen, queued && c.claims.breaker.Open(c.now))

@@ -65,8 +65,8 @@ func (c *Core) leave(j *job) {
 // must run before placements. Otherwise a job could be sent to such a session, and
 // the end of the session would count as a crash.
 func (c *Core) disconnectRejected() {
-	for _, id := range c.rejected {
-		if s := c.sessions[id]; s != nil {
+	for i := 0; i < len(c.rejected); i++ { // the end of a session may cause further rejections
+		if s := c.sessions[c.rejected[i]]; s != nil {
 			c.detachAll(s, nil)
 			c.disconnect(s)
 		}

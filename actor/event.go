@@ -17,6 +17,7 @@ type Event interface{ apply(*Core) }
 type Registered struct {
 	Session dispatcherd.SessionID
 	Worker  string
+	Process string // of the worker; the same in all its sessions
 	User    string // whose share of the bounds the slots take; read only in the first event of the session
 	Slots   []dispatcherd.Slot
 	// Fingerprint is the fingerprint of the session's nonce. It is the same in each
@@ -222,6 +223,10 @@ type Adopted struct {
 	Request *contract.AdoptRequest
 	Result  contract.AdoptResult
 }
+
+// Controlled contains what operators have set for types and workers. It replaces what the event before contained. It must come before the
+// first event of a worker, so that no job starts that is paused.
+type Controlled contract.Controls
 
 // Drained reports that the dispatcher is about to stop. The Core starts no more
 // jobs and drops claims that are not sent. Running jobs continue.

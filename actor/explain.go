@@ -31,6 +31,7 @@ type Explanation struct {
 	Type     string
 	Priority dispatcherd.Priority
 	Reasons  []Reason // if empty, the next step starts the job on Slot
+	Paused   string   // who has paused the type, until when and why; "" = it may start
 	Age      time.Duration
 	Terms    scoring.Terms
 
@@ -184,6 +185,9 @@ func (c *Core) explainJob(e *explainer) {
 		if lesser := c.preemptable(&a.head, true); lesser != nil {
 			x.Slot = c.index.SlotID(lesser.slot)
 		}
+	}
+	if p := c.controls.paused[x.Type]; p.rows() && a.mode == dispatcherd.Queued || p.requests() && a.mode == dispatcherd.OnDemand {
+		x.Paused = p.text
 	}
 	x.SetAside = c.asideReason(e.q.ID, a.Type, a.known && a.mode == dispatcherd.Queued)
 	c.completeRank(e)

@@ -36,6 +36,10 @@ func (c *Core) checkSlots() error {
 		switch {
 		case c.sessions[s.session.id] == s.session && s.session.slots[s.at] != ref:
 			return fmt.Errorf("slot %d is not at %d in the list of its session", id, s.at)
+		case s.held && !c.index.IsDraining(ref):
+			return fmt.Errorf("slot %d is drained by an operator, but takes jobs", id)
+		case s.offered != nil && len(s.offered) <= len(c.index.TypesOf(ref)):
+			return fmt.Errorf("slot %d serves more types than its worker offers", id)
 		case s.job == nil && !c.index.IsFree(ref) && !c.index.IsDraining(ref):
 			return fmt.Errorf("slot %d is taken but holds no job", id)
 		case s.job != nil && c.index.IsFree(ref):
@@ -165,7 +169,7 @@ func (c *Core) checkRequests() error {
 		if !k.known {
 			continue
 		}
-		if c.requesting.Has(slotindex.TypeID(t)) != (len(k.demand) > 0) {
+		if c.requesting.Has(slotindex.TypeID(t)) != (len(k.startable()) > 0) {
 			return fmt.Errorf("type %d is not marked according to its requests", t)
 		}
 		for _, q := range k.demand {
@@ -225,7 +229,7 @@ func (c *Core) checkPinned() error {
 			if err := q.check(); err != nil {
 				return fmt.Errorf("a queue of pinned requests of session %d %w", id, err)
 			}
-			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinsDirty {
+			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinsDirty && !c.types[q.typ].pause.requests() {
 				return fmt.Errorf("session %d has a pinned request and a free slot, and is not dirty", id)
 			}
 			if !c.offers(s, q.typ) && !s.pinsCheck {

@@ -212,24 +212,19 @@ func (byDeadline) Before(a, b *job) bool {
 // Place is the position in Core.alarms.
 func (byDeadline) Place(j *job) *int32 { return &j.alarm }
 
-// freeSlot separates a job from its slot. A draining slot is removed. Any other
-// slot becomes free.
+// freeSlot separates a job from its slot. A draining slot is removed, unless an operator
+// has drained it. Any other slot becomes free.
 func (c *Core) freeSlot(j *job) {
 	if j.slot == noSlot {
 		return
 	}
-	ref := c.vacate(j)
-	s := c.slots[ref]
-	if c.index.IsDraining(ref) {
-		next := s.next
-		s.next = nil
+	switch ref := c.vacate(j); {
+	case c.slots[ref].held:
+	case c.index.IsDraining(ref), c.slots[ref].next != nil:
 		c.retire(ref)
-		c.succeed(s.session, next)
-		return
+	default:
+		c.release(ref)
 	}
-	c.index.Release(ref)
-	c.backlog.SlotFreed()
-	c.touchWaiting(ref)
 }
 
 // vacate separates a job from its slot, and returns the slot, which does not become free.

@@ -64,11 +64,10 @@ func (c *Core) slotInfo(ref slotindex.Ref, types []string) contract.Slot {
 		Types: types, State: "free", Draining: c.index.IsDraining(ref),
 	}
 	if types == nil {
-		of := c.index.TypesOf(ref)
-		info.Types = make([]string, len(of))
-		for i, t := range of {
-			info.Types[i] = c.index.Name(t)
-		}
+		info.Types = c.typeNames(ref)
+	}
+	if s.held {
+		info.State = "drained"
 	}
 	if j := s.job; j != nil {
 		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.Type), j.attempt

@@ -169,7 +169,7 @@ func (c *Core) claimRoom() int {
 // best returns the best head among the lanes and request queues of a type. It
 // examines at most three heads per priority and duration class.
 func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
-	for _, q := range c.types[t].demand {
+	for _, q := range c.types[t].startable() {
 		if h := c.headOf(q.requests[0]); !found || h.before(&best) {
 			best, found = h, true
 		}
@@ -392,7 +392,7 @@ func (c *Core) keepPins(f func(head)) {
 	for _, s := range c.pins.dirty {
 		s.pinsDirty = false
 		for _, q := range s.pinned {
-			if _, free := c.freeSlotOf(s, q.typ); free {
+			if _, free := c.freeSlotOf(s, q.typ); free && !c.types[q.typ].pause.requests() {
 				s.pinsDirty = true
 				if f != nil {
 					f(c.headOf(q.requests[0]))

@@ -18,18 +18,22 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		if kind == effect.AnswerUnsupported {
+		switch kind {
+		case effect.AnswerUnsupported:
 			c.stats.Unsupported++
-		} else {
+		case effect.AnswerPaused:
+			c.stats.Paused++
+		default:
 			c.stats.Busy++
 		}
-		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason})
+		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason, PauseEnds: c.controls.paused[ev.Type].left(c.now)})
 		return
 	}
 	j := c.newJob()
 	j.id, j.mode, j.Priority, j.Class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
 	j.delivery.Payload, j.timeout = ev.Payload, ev.Deadline
 	j.request.requestPlace, j.request.capacityWait = requestPlace{c.now, ev.Job}, ev.CapacityWait
+	j.request.patient = ev.Wait || ev.Session != 0
 	if !ev.Wait {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
@@ -47,9 +51,11 @@ func (ev Requested) apply(c *Core) {
 // returns the answer and the reason.
 func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
-	switch {
+	switch p := c.controls.paused[ev.Type]; {
 	case c.draining:
 		return "the dispatcher is about to stop", effect.AnswerStopping
+	case !ev.Wait && p.outlasts(c.now, ev.Deadline):
+		return p.text, effect.AnswerPaused
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case ev.Session != 0 && c.rejectPinned(&ev) != "":
@@ -118,8 +124,8 @@ func (c *Core) requestsChanged(j *job, n int) {
 		c.touchPins(s)
 		return
 	}
-	k.urgent = k.urgent || n > 0
-	c.requesting.Set(j.Type, len(k.demand) > 0)
+	k.urgent = k.urgent || n > 0 && !k.pause.requests()
+	c.requesting.Set(j.Type, len(k.startable()) > 0)
 	if c.waits(j.Type) {
 		c.touch(j.Type)
 	}
@@ -164,7 +170,7 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 		c.logEnd(j, 0, kind)
 	}
 	if j.state != stateAbandoned {
-		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason})
+		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason, PauseEnds: c.types[j.Type].pause.left(c.now)})
 	}
 	c.move(j, onAnswer)
 }
@@ -176,21 +182,22 @@ func (c *Core) reply(a effect.Answer) {
 		c.stats.Late++
 	case effect.AnswerUnsupported:
 		c.stats.Unsupported++
+	case effect.AnswerPaused:
+		c.stats.Paused++
 	default:
 		c.stats.Answered++
 	}
 	c.emit(&a)
 }
 
-// watch sets the alarm of a request: its deadline or, while it waits and no slot supports its type, the end of
-// its capacity wait.
+// watch sets the alarm of a request: its deadline or, while it waits, the instant at which it need not wait any longer.
 func (c *Core) watch(j *job) {
 	at := timing.Never
 	if j.timeout > 0 {
 		at = j.request.arrival.After(j.timeout)
 	}
-	if j.state == stateWaiting && j.request.capacityWait > 0 && c.index.Capacity(j.Type) == 0 {
-		at = min(at, max(j.request.waitsSince, c.types[j.Type].lostAt).After(j.request.capacityWait))
+	if j.state == stateWaiting {
+		at = min(at, c.hopeless(j))
 	}
 	if at == timing.Never {
 		c.disarm(j)
@@ -199,7 +206,24 @@ func (c *Core) watch(j *job) {
 	c.arm(j, at)
 }
 
-// watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one.
+// hopeless returns when a waiting request is refused if its type is still paused, or no slot supports it, by then.
+func (c *Core) hopeless(j *job) timing.Instant {
+	k := c.types[j.Type]
+	since, paused := k.lostAt, k.pause.requests()
+	switch {
+	case !j.request.patient && k.pause.outlasts(j.request.arrival, j.timeout):
+		return c.now
+	case j.request.capacityWait == 0:
+		return timing.Never
+	case paused && j.request.patient:
+		since = max(since, k.pause.since)
+	case c.index.Capacity(j.Type) > 0:
+		return timing.Never
+	}
+	return max(j.request.waitsSince, since).After(j.request.capacityWait)
+}
+
+// watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one, or that was paused or resumed.
 func (c *Core) watchAll(t slotindex.TypeID) {
 	for _, q := range c.types[t].demand {
 		for _, j := range q.requests {
@@ -222,6 +246,8 @@ func (c *Core) expireRequest(j *job) {
 		c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: c.lateReason(j)})
 	case c.pastDeadline(j):
 		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
+	case c.types[j.Type].pause.requests():
+		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.text)
 	default:
 		c.answer(j, effect.AnswerUnsupported, nil, noSlotSupports(c.index.Name(j.Type))+", and none came in time")
 	}
@@ -236,6 +262,9 @@ func (c *Core) lateReason(j *job) string {
 	reason := "the deadline passed; the request had not started"
 	if j.sentTo != 0 { // it stays set while the request waits again
 		reason = "the deadline passed; the request had started"
+	}
+	if p := c.types[j.Type].pause; j.state == stateWaiting && p.requests() {
+		reason += "; " + p.text
 	}
 	if j.state == stateWaiting && c.index.Capacity(j.Type) == 0 {
 		reason += "; " + noSlotSupports(c.index.Name(j.Type))

@@ -12,7 +12,7 @@ func (ev Registered) apply(c *Core) {
 	}
 	s := c.sessions[ev.Session]
 	if s == nil {
-		s = &session{id: ev.Session, worker: ev.Worker, user: ev.User}
+		s = &session{id: ev.Session, worker: ev.Worker, process: ev.Process, user: ev.User}
 		c.sessions[ev.Session] = s
 	}
 	if ev.Fingerprint != 0 {
@@ -141,14 +141,32 @@ func (c *Core) succeed(s *session, next *dispatcherd.Slot) {
 	c.addSlot(s, *next)
 }
 
-// addSlot registers a free slot.
+// addSlot registers a free slot, with the types that are not drained.
 func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
-	ref := c.addTaken(s, d)
-	if c.index.IsDraining(ref) {
-		c.removeSlot(ref)
-		return
+	offered := d.Types
+	served := c.served(s, offered)
+	if len(served) > 0 {
+		d.Types = served
 	}
+	ref := c.addTaken(s, d)
+	if len(d.Types) < len(offered) {
+		c.slots[ref].offered = offered
+	}
+	switch {
+	case c.index.IsDraining(ref):
+		c.removeSlot(ref)
+	case len(served) == 0:
+		c.suspend(ref)
+	default:
+		c.index.Release(ref)
+		c.touchWaiting(ref)
+	}
+}
+
+// release makes a slot free.
+func (c *Core) release(ref slotindex.Ref) {
 	c.index.Release(ref)
+	c.backlog.SlotFreed()
 	c.touchWaiting(ref)
 }
 
@@ -170,17 +188,22 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	s.slots = append(s.slots, ref)
 	c.quotas.Slots.Add(s.user, 1)
 	c.quotas.SlotTypes.Add(s.user, len(d.Types))
-	for i, t := range c.index.TypesOf(ref) {
-		c.know(t, d.Types[i], s.user)
+	c.offer(ref)
+	if s.draining {
+		c.index.Drain(ref)
+	}
+	return ref
+}
+
+// offer makes the types of a slot known that is capacity from now on.
+func (c *Core) offer(ref slotindex.Ref) {
+	for _, t := range c.index.TypesOf(ref) {
+		c.know(t, c.index.Name(t), c.slots[ref].session.user)
 		if c.index.Capacity(t) == 1 {
 			c.backlog.CapacityAppeared(t)
 			c.watchAll(t)
 		}
 	}
-	if s.draining {
-		c.index.Drain(ref)
-	}
-	return ref
 }
 
 func (ev Withdrew) apply(c *Core) {
@@ -214,7 +237,8 @@ func (ev Withdrew) apply(c *Core) {
 // retire takes a slot out of service. The slot is removed later, when it has no job.
 func (c *Core) retire(ref slotindex.Ref) {
 	c.index.Retire(ref)
-	if s := c.slots[ref]; !s.retired {
+	s := c.slots[ref]
+	if s.held = false; !s.retired {
 		s.retired = true
 		c.quotas.Slots.Add(s.session.user, -1)
 		c.retired = append(c.retired, ref)
@@ -223,8 +247,8 @@ func (c *Core) retire(ref slotindex.Ref) {
 }
 
 // sweep handles jobs whose session has ended, and then removes retired slots. It
-// only drains a slot that still has a job: the slot no longer counts as capacity. When
-// the job ends, the slot is retired again.
+// only drains a slot that still has a job, or that an operator has drained: the slot no longer
+// counts as capacity. When the job ends, a slot that is not drained by an operator is retired again.
 func (c *Core) sweep() {
 	before := c.worked()
 	until := before + c.sweepLeft
@@ -250,8 +274,10 @@ func (c *Core) sweep() {
 		s := c.slots[ref]
 		s.retired = false
 		c.quotas.Slots.Add(s.session.user, 1)
-		if s.job == nil {
+		if s.job == nil && !s.held {
+			of, next := s.session, s.next
 			c.removeSlot(ref)
+			c.succeed(of, next)
 			continue
 		}
 		c.index.Drain(ref)

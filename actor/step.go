@@ -16,6 +16,7 @@ func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.E
 	c.fx, c.decisions = fx, c.decisions[:0]
 	c.sends.Reset()
 	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
+	c.endPauses()
 	c.sweep()
 	c.restate()
 	c.executeOrders()
@@ -26,8 +27,8 @@ func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.E
 	if decide {
 		c.expire()
 	}
-	c.disconnectRejected()
 	c.sweep()
+	c.disconnectRejected()
 	if decide {
 		c.place()
 	}
@@ -70,7 +71,7 @@ func (c *Core) NextWake() timing.Instant {
 	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.firstAlarm(), c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
+	return min(c.firstAlarm(), c.controls.ends, c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
 		c.adopts.breaker.Wake(c.now), c.adopts.wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
@@ -92,7 +93,9 @@ func (c *Core) restate() {
 		c.work += jobWork
 		name := c.index.Name(t)
 		k.otherSlots = int32(c.otherCapacity[name])
-		c.backlog.SetShare(t, c.shares[name])
+		if !k.pause.rows() { // when the pause ends, TypeAppeared sets it
+			c.backlog.SetShare(t, c.shares[name])
+		}
 	}
 }
 

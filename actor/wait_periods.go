@@ -38,8 +38,8 @@ func (w *waitPeriods) add(reason int8, from timing.Instant) {
 
 // longest returns the reason that held longest between two instants, or unknownWait if less is
 // known than unknown. Only the reasons whose bits are in held count.
-func (w *waitPeriods) longest(from, to timing.Instant, held uint8) (longest int8) {
-	var sums [8]timing.Instant
+func (w *waitPeriods) longest(from, to timing.Instant, held WaitReasons) (longest int8) {
+	var sums [waitReasons]timing.Instant
 	unknown, best := to-from, timing.Instant(-1)
 	longest = unknownWait
 	for i := w.n - 1; i >= 0 && to > from; i-- {

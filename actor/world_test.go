@@ -24,6 +24,7 @@ import (
 type world struct {
 	t           *testing.T
 	table       *table
+	controls    contract.Controls
 	locks       map[string]*claimfake.Statement // of rows, by job
 	now         timing.Instant
 	dispatchers map[string]*dispatcher

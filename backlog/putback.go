@@ -50,6 +50,9 @@ func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 		return false
 	}
 	b.scanReturned() // a row that was only locked may be free again
+	if !b.types[r.Type].known {
+		return false
+	}
 	l := b.lane(r)
 	if l.batch == batch {
 		l.lost++

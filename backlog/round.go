@@ -62,6 +62,9 @@ func (b *Backlog) Rescan(r Lane) {
 		b.readNonLocalAgain(r.Type)
 		return
 	}
+	if !b.types[r.Type].known {
+		return
+	}
 	l := b.lane(r)
 	l.scanned = b.schedule.scans - 1
 	if !l.low {

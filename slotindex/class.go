@@ -83,6 +83,11 @@ func (x *Index) countCapacity(c *class, n int32) {
 func (c *class) add(s *slot) {
 	c.slots++
 	c.least = min(c.least, s.id)
+	c.enter(s)
+}
+
+// enter makes a slot that is not free a member.
+func (c *class) enter(s *slot) {
 	s.at = int32(len(c.members))
 	c.members = append(c.members, s.ref)
 }

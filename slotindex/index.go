@@ -157,6 +157,16 @@ func (x *Index) Drain(r Ref) {
 	x.countCapacity(s.class, -1)
 }
 
+// Restore puts a slot that was retired or drained into service again. It is taken.
+func (x *Index) Restore(r Ref) {
+	s := x.at(r)
+	if s.state == draining {
+		s.class.enter(s)
+		x.countCapacity(s.class, +1)
+	}
+	s.state = taken
+}
+
 // Remove unregisters the slot, whatever its state. Its Ref becomes invalid and
 // will be reused.
 func (x *Index) Remove(r Ref) {

@@ -161,6 +161,8 @@ type Answer struct {
 	Kind   AnswerKind
 	Result []byte // for AnswerDone
 	Reason string // for other kinds
+	// PauseEnds is when a pause of the type ends, for AnswerPaused; 0 = it has no end.
+	PauseEnds time.Duration
 }
 
 // Report passes on a report about a running attempt.
@@ -251,9 +253,10 @@ const (
 	AnswerUnsupported                       // no slot supports the type
 	AnswerBusy                              // too many requests wait already
 	AnswerStopping                          // the dispatcher is about to stop
+	AnswerPaused                            // an operator has paused the type
 )
 
 // String returns the answer's name.
 func (a AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping"}[a]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "paused"}[a]
 }
