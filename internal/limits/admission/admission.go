@@ -181,7 +181,8 @@ const ServiceName = "limits"
 // Services returns the background services: one that admits jobs, and one that tells the controller of ends.
 func (c *Controller) Services() []background.Service {
 	return []background.Service{{
-		Name: ServiceName, Controller: true, Topics: contract.JobsArrived | contract.KeysChanged | contract.KeysWait | contract.PermitsUsed,
+		Name: ServiceName, Controller: true, Topics: contract.JobsArrived | contract.KeysChanged | contract.KeysWait | contract.PermitsUsed |
+			contract.ControlsChanged,
 		Step: c.step, Reset: c.reset,
 	}, {
 		Name: "ended permits", Topics: contract.PermitsEnded, Rest: notifyPause,
@@ -280,6 +281,9 @@ func (c *Controller) told(topics contract.Topics) {
 	}
 	if topics&contract.KeysWait != 0 {
 		s.arriveAt = time.Time{}
+	}
+	if topics&contract.ControlsChanged != 0 {
+		s.typesAt = time.Time{} // a type may be paused
 	}
 }
 

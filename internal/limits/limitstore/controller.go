@@ -381,7 +381,8 @@ type Type struct {
 	Dispatchers []int32 // ascending
 }
 
-// Types reads the slots of all dispatchers by type.
+// Types reads the slots of all dispatchers by type. A type whose rows are paused has none, so its jobs get no permits and give back
+// those that they do not use.
 func (c *Controller) Types(ctx context.Context) (types map[string]Type, err error) {
 	types = map[string]Type{}
 	_, err = claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (t Type, err error) {
@@ -390,7 +391,10 @@ func (c *Controller) Types(ctx context.Context) (types map[string]Type, err erro
 		types[name] = t
 		return t, err
 	}, `SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
-		WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0 GROUP BY t.key`)
+		WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0
+			AND NOT EXISTS (SELECT FROM dispatcherd.types p WHERE p.type = t.key AND p.paused IN ('all', 'queued')
+				AND (p.paused_until IS NULL OR p.paused_until > clock_timestamp()))
+		GROUP BY t.key`)
 	return types, err
 }
 

@@ -251,13 +251,13 @@ func (b *Book) sequential(keys string) bool {
 
 // Withdrawals returns admitted rows that have not started: those that exceed a limit which was lowered, those that have found no
 // slot for a second while jobs of another type wait for their permits or while another dispatcher has room, and those that no
-// dispatcher may claim any more. The caller withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
+// dispatcher may claim any more. A permit that is kept for a job is not kept while its type is paused or has no slot. The caller withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
 func (b *Book) Withdrawals() []Permit {
 	b.recall()
 	var stuck []Permit
 	for p, ok := b.slots.First(); ok && p.checkAt <= b.now; p, ok = b.slots.First() {
 		p.again = p.recalled || b.misplaced(p) || p.Dispatcher != 0 && b.elsewhere(p)
-		if p.again || p.Retry == 0 && p.kept <= b.now && needed(p) {
+		if p.again || p.Retry == 0 && (p.kept <= b.now || p.kind.limit.Capacity == 0) && needed(p) {
 			stuck = append(stuck, p.shown())
 		}
 		b.checkLater(p)
