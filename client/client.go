@@ -100,6 +100,7 @@ const (
 	TypeJobFailed      = "urn:dispatcherd:problem:job-failed"
 	TypeJobCancelled   = "urn:dispatcherd:problem:job-cancelled"
 	TypeDeadlinePassed = "urn:dispatcherd:problem:deadline-passed"
+	TypePaused         = "urn:dispatcherd:problem:type-paused"
 	TypeNoSlot         = "urn:dispatcherd:problem:no-slot-supports-type"
 	TypeQueueFull      = "urn:dispatcherd:problem:queue-full"
 	TypeStopping       = "urn:dispatcherd:problem:stopping"

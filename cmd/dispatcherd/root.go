@@ -75,6 +75,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).RequestCommand,
 	(*app).FanOutCommand,
 	(*app).TypesCommand,
+	(*app).TypeCommand,
 	(*app).SlotCommand,
 	(*app).DispatcherCommand,
 	(*app).ScheduleCommand,

@@ -20,7 +20,8 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	return cli.Group("worker", "Run a worker, or list the connected ones", a.workerRunCommand(), a.WorkerListCommand())
+	return cli.Group("worker", "Run a worker, or list and drain the connected ones",
+		append([]*cobra.Command{a.workerRunCommand(), a.WorkerListCommand()}, a.WorkerDrainCommands()...)...)
 }
 
 const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output

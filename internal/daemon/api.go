@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -75,6 +76,7 @@ type apiServer struct {
 	rows      *backend.Rows
 	pending   *backend.Pending
 	pool      *pgxpool.Pool // connections for callers
+	controls  atomic.Pointer[contract.Controls]
 	calls     backend.Calls // on the pool
 	listeners []apiListener
 	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
@@ -161,6 +163,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Pending:        a.pending,
 		Decisions:      d.decisions,
 		Dispatcher:     d.store.Dispatcher,
+		Controls:       d.api.controls.Load,
 		Connected:      d.workers.connected,
 		Aside:          d.store.WhyAside,
 		Unread:         d.store.WhyUnread,

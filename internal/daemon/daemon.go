@@ -29,6 +29,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -129,8 +130,13 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
+	controls, err := operation.Controls{DB: d.api.pool}.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what operators have paused and drained: %w", err)
+	}
 	undo := d.construct(ctx, refused, lease)
 	d.start()
+	d.follow(controls)
 	d.serveWorkers(worker)
 	d.serveBackground(undo)
 	d.notifySupervisor("READY=1")

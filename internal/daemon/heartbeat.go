@@ -18,6 +18,7 @@ import (
 // Core what the other dispatchers did.
 type heartbeats struct {
 	edits  int64 // how many times the controller has read edits of schedules
+	known  int64 // version of the controls that the last heartbeat has found
 	store  *claim.Store
 	loop   *actor.Actor
 	log    *zap.Logger
@@ -26,13 +27,13 @@ type heartbeats struct {
 	unheld prometheus.Counter
 
 	services  *background.Runner
-	adopted   chan struct{}  // capacity 1: rows were taken over since the last heartbeat began
+	adopted   chan struct{}  // capacity 1: rows were taken over, or controls have changed, since the last heartbeat began
 	connected chan struct{}  // capacity 1: a worker has connected since it was last looked at
 	published map[string]int // slots by type, as the last heartbeat said
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
-// rows; see shell.TookOver. It also sends one at once if a type has got its first slot: jobs with keys wait until the
+// rows; see shell.TookOver. It does the same when it follows new controls. It also sends one at once if a type has got its first slot: jobs with keys wait until the
 // controller knows of it. Between two regular heartbeats this happens once at most, so workers whose types change do not make
 // it send many.
 func (h *heartbeats) run(ctx context.Context) {
@@ -67,6 +68,10 @@ func (h *heartbeats) run(ctx context.Context) {
 			if h.edits != res.EditsRead {
 				h.edits = res.EditsRead
 				h.services.Wake(contract.EditsMade)
+			}
+			if h.known != res.Controls { // otherwise the notification was enough
+				h.known = res.Controls
+				h.services.Wake(contract.ControlsChanged)
 			}
 			h.services.Beat(background.Beat{
 				Term: res.Term, Clock: res.Clock, Read: res.ClockRead, Others: res.Others, Found: res.Found(), Outage: failing,

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/operation"
@@ -19,6 +20,8 @@ func (d *Daemon) list() []background.Service {
 	return []background.Service{
 		cancels(d.store.Asked, d.loop.Order),
 		operation.Service{DB: d.api.pool, Done: d.operated}.Service(),
+		operation.Following(d.api.pool, d.follow),
+		operation.Forgetting(d.api.pool),
 		d.watchdog(),
 		d.api.rows.Polling(),
 		d.api.rows.Recording(d.store.Progress),
@@ -52,7 +55,7 @@ func (d *Daemon) restoring() background.Service {
 func (d *Daemon) operated(done []operation.Operation, changed int, refused error) {
 	first := &done[0]
 	fields := []zap.Field{
-		zap.String("kind", first.Kind), zap.Int64("target", int64(first.Target)), zap.String("by", first.Who), zap.String("reason", first.Reason),
+		zap.String("kind", first.Kind), zap.Int64("target", int64(first.Target)), zap.String("name", first.Name), zap.String("by", first.Who), zap.String("reason", first.Reason),
 		zap.Int("operations", len(done)), zap.Int("changed", changed),
 	}
 	if refused != nil {
@@ -60,6 +63,13 @@ func (d *Daemon) operated(done []operation.Operation, changed int, refused error
 		return
 	}
 	d.log.Info("operations are done", fields...)
+}
+
+// follow makes the Core follow controls. A heartbeat at once says that it does.
+func (d *Daemon) follow(all contract.Controls) {
+	d.api.controls.Store(&all)
+	d.loop.Order(actor.Controlled(all))
+	tell(d.heartbeats.adopted)
 }
 
 // wake wakes the services that have one of the topics.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -67,6 +68,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 		Session:      id,
 		Worker:       h.Worker,
 		User:         s.Peer().User(),
+		Process:      processOf(s, h),
 		Fingerprint:  fingerprintOf(s.Nonce()),
 		NotResumable: !h.Resumes && len(h.Running) == 0,
 	}
@@ -85,6 +87,11 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
 	return nil
+}
+
+// processOf identifies the process of a worker. Without an identity of its own, each connection counts as a process.
+func processOf(s *workerproto.Session, h *workerproto.Hello) string {
+	return strconv.FormatUint(uint64(fingerprintOf(cmp.Or(h.Process, s.Nonce()))), 16)
 }
 
 // forget removes a session from the loop and then from w.

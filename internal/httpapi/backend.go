@@ -120,6 +120,8 @@ type Worker struct {
 	Draining int      `json:"draining"` // slots that take no more jobs
 	Types    []string `json:"types"`    // of its slots, by name, the first 20
 	AllTypes int      `json:"type_count"`
+	// What an operator has drained; absent: nothing.
+	Drain *contract.Drain `json:"drain,omitempty"`
 }
 
 // Type is one type as the API shows it.
@@ -134,6 +136,8 @@ type Type struct {
 	Requests    int     `json:"requests"`             // on-demand requests that wait
 	Oldest      float64 `json:"oldest_seconds"`       // age of the oldest other waiting job; of an unknown type, when the rows were counted
 	OldestKeyed float64 `json:"oldest_keyed_seconds"` // age of the oldest job that waits for permits, when the rows were counted
+	// Who has paused it, until when and why; absent: it is not paused.
+	Pause *contract.Pause `json:"pause,omitempty"`
 }
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.

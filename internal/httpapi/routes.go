@@ -31,19 +31,19 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "Accepted; the answer will be at Location.", RequestState{}).
 			Fails(rest.NotFound, rest.JobCancelled, rest.KeyReused, rest.InvalidJob, rest.JobFailed,
-				rest.NoSlot, rest.Stopping, rest.DeadlinePassed),
+				rest.NoSlot, rest.Paused, rest.Stopping, rest.DeadlinePassed),
 		rest.On("list-requests", "GET /v1/requests", "List the on-demand requests that wait in memory, by descending ids", h.getRequests),
 		rest.Raw("get-request", "GET "+kept, "Read the answer or the events of a kept request", raw(h.getRequest)).With(keptRequest{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "It has not ended.", RequestState{}).
-			Fails(rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
+			Fails(rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.Paused, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
 		rest.Raw("cancel-request", "DELETE "+kept, "Cancel a kept request, or forget its answer", raw(h.deleteRequest)).With(requestID{}).
 			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten."),
 		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+
 			"A disconnect cancels all chunks", raw(h.postFanOut)).Takes(fanOutBody{}).
 			Answered(http.StatusOK, "Every chunk succeeded.", []ChunkResult{}).
 			Answered(http.StatusAccepted, "The chunks were inserted as a batch.", FanOutBatch{}).
-			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).Fails(rest.InvalidJob, rest.NoSlot, rest.Stopping),
+			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).Fails(rest.InvalidJob, rest.NoSlot, rest.Paused, rest.Stopping),
 		rest.Raw("insert-jobs", "POST /v1/jobs", "Insert one job, or a stream of JSON lines. A stream is one transaction. A bad line means "+
 			"that nothing is inserted, unless on_error is skip", h.postJobs).With(insertion{}).
 			Takes(contract.NewJob{}).TakesAs(rest.Lines, nil).

@@ -22,6 +22,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
@@ -34,8 +35,16 @@ func (f *fake) Routes() []rest.Route {
 		return nil
 	}
 	book := func(context.Context, func(*permits.Book)) bool { return false }
-	return slices.Concat(schedulestore.Schedules{DB: f.db}.Calls(), limitstore.API{DB: f.db, Book: book}.Calls(),
+	return slices.Concat(schedulestore.Schedules{DB: f.db}.Calls(), limitstore.API{DB: f.db, Book: book}.Calls(), f.controls().Calls(),
 		flowstore.API{DB: f.db, Notify: func() {}, Settle: func(context.Context, dispatcherd.JobID) {}}.Calls())
+}
+
+// controls are the calls of pauses and drains, without workers.
+func (f *fake) controls() operation.API {
+	return operation.API{
+		DB: f.db, Session: func(int64) (string, string) { return "", "" }, Workers: func() []string { return nil },
+		Doubt: func(string) string { return "" },
+	}
 }
 
 // CancelledWith implements Backend.

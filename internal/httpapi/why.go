@@ -26,6 +26,7 @@ type Why struct {
 	Similar  string          `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
 	Locked   *RowLock        `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
 	Stopping string          `json:"stopping,omitempty"` // why the job is being stopped
+	Paused   string          `json:"paused,omitempty"`   // who has paused the type, until when and why
 	Age      float64         `json:"age_seconds"`
 	Score    *contract.Score `json:"score,omitempty"` // absent if the job is final or another dispatcher runs it
 

@@ -73,11 +73,12 @@ const (
 	Stopping                          // the dispatcher is about to stop
 	Cancelled                         // the row was cancelled
 	Changed                           // for an observed row: read the row again
+	Paused                            // an operator has paused the type
 )
 
 // String returns the answer's name as used in metrics.
 func (k AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "changed"}[k]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "changed", "paused"}[k]
 }
 
 // Answer is what a caller gets.
@@ -86,6 +87,8 @@ type Answer struct {
 	Payload []byte // for Done only: JSON, or nil
 	Reason  string // the error
 	Worker  string // worker that ran it last, or ""
+	// Retry is when the pause of the type ends, for Paused only; 0 = that is not known.
+	Retry time.Duration
 }
 
 // Result returns the result of a Done answer: JSON, never nil.

@@ -1,8 +1,10 @@
 package ondemand
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -30,6 +32,9 @@ func Explain(err error) *rest.Problem {
 	return rest.Internal.Of("the log of the dispatcher says more")
 }
 
+// pausePatience is when a caller may try again after a pause without an end has refused its request.
+const pausePatience = time.Minute
+
 // ExplainAnswer returns the problem of an answer that is not Done.
 func ExplainAnswer(a *Answer) *rest.Problem {
 	switch a.Kind {
@@ -44,6 +49,10 @@ func ExplainAnswer(a *Answer) *rest.Problem {
 		return rest.QueueFull.Of(a.Reason).Retryable()
 	case Stopping:
 		return rest.Stopping.Of(a.Reason).Retryable()
+	case Paused:
+		p := rest.Paused.Of(a.Reason)
+		p.RetryAfterMS = cmp.Or(a.Retry, pausePatience).Milliseconds()
+		return p
 	case Cancelled:
 		return rest.JobCancelled.Of(a.Reason)
 	}

@@ -37,8 +37,9 @@ type Config struct {
 	Pending   *Pending
 	Decisions *decisionlog.Log // nil: off
 
-	Dispatcher func() int32            // the id of this dispatcher
-	Connected  func() []httpapi.Worker // the connected workers by session, without their slots
+	Dispatcher func() int32              // the id of this dispatcher
+	Controls   func() *contract.Controls // that this dispatcher follows
+	Connected  func() []httpapi.Worker   // the connected workers by session, without their slots
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside func(dispatcherd.JobID) string
 	// Unread returns why Postgres cannot read a lane; "" = it can.

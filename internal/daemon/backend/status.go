@@ -61,7 +61,15 @@ func (b *Backend) Workers() []httpapi.Worker {
 			types[n][t] = true
 		}
 	}
+	var processes map[dispatcherd.SessionID]string
+	b.Loop.Ask(func(c *actor.Core) { processes = c.Processes() })
+	drains := b.Controls().Drains
 	for i := range workers {
+		for n := range drains {
+			if d := &drains[n]; d.Worker == workers[i].Worker && (d.Process == "" || d.Process == processes[dispatcherd.SessionID(workers[i].Session)]) {
+				workers[i].Drain = d
+			}
+		}
 		all := slices.Sorted(maps.Keys(types[i]))
 		workers[i].AllTypes, workers[i].Types = len(all), append([]string{}, all[:min(len(all), maxWorkerTypes)]...)
 	}
@@ -72,7 +80,7 @@ func (b *Backend) Workers() []httpapi.Worker {
 func (b *Backend) Types() httpapi.TypePage {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	known, count := actor.ListTypes(b.Loop), b.Pending.Latest()
+	known, count, pauses := actor.ListTypes(b.Loop), b.Pending.Latest(), b.pauses()
 	views, of := make([]httpapi.Type, len(known)), make(map[string]*httpapi.Type, len(known)+len(count.Types))
 	for i, t := range known {
 		views[i] = httpapi.Type{
@@ -80,6 +88,13 @@ func (b *Backend) Types() httpapi.TypePage {
 			Oldest: contract.Seconds(t.Oldest), Pending: count.absent(),
 		}
 		of[t.Name] = &views[i]
+	}
+	for i := range pauses {
+		p := &pauses[i]
+		if of[p.Type] == nil {
+			of[p.Type] = &httpapi.Type{Type: p.Type, OtherSlots: others[p.Type], Pending: count.absent()}
+		}
+		of[p.Type].Pause = p
 	}
 	for _, t := range count.Types {
 		v := of[t.Type]
@@ -91,7 +106,7 @@ func (b *Backend) Types() httpapi.TypePage {
 			of[t.Type] = v
 		}
 		v.Pending, v.OldestKeyed = &t.Rows, contract.Seconds(t.Keyed)
-		if v.Capacity == 0 { // this dispatcher reads no rows of the type
+		if v.Capacity == 0 || v.Pause != nil { // this dispatcher reads no rows of the type
 			v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
 		}
 	}
@@ -100,6 +115,13 @@ func (b *Backend) Types() httpapi.TypePage {
 		list = append(list, *of[name])
 	}
 	return httpapi.TypePage{Page: contract.Page[httpapi.Type]{Items: list}, PendingAge: contract.Seconds(time.Since(count.At))}
+}
+
+// pauses returns the pauses that have not ended, by the clock of Postgres as far as it is known.
+func (b *Backend) pauses() []contract.Pause {
+	var paused []string
+	b.Loop.Ask(func(c *actor.Core) { paused = c.Paused() })
+	return slices.DeleteFunc(slices.Clone(b.Controls().Pauses), func(p contract.Pause) bool { return !slices.Contains(paused, p.Type) })
 }
 
 // probePatience is how long the loop may take to answer a probe.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 	"github.com/dispatcherd/dispatcherd/internal/flow/joins"
@@ -17,6 +18,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 )
 
@@ -25,6 +27,7 @@ func (b *Backend) Routes() []rest.Route {
 	routes := slices.Concat(
 		schedulestore.Schedules{DB: b.Pool}.Calls(),
 		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
+		operation.API{DB: b.Pool, Session: b.session, Workers: b.workerNames, Doubt: b.doubt}.Calls(),
 		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle}.Calls(),
 	)
 	for i := range routes {
@@ -32,6 +35,34 @@ func (b *Backend) Routes() []rest.Route {
 		routes[i].Handle = func(w http.ResponseWriter, r *rest.Request) error { return refusal(handle(w, r)) }
 	}
 	return routes
+}
+
+// session returns the worker of a session and its process.
+func (b *Backend) session(id int64) (worker, process string) {
+	b.Loop.Ask(func(c *actor.Core) { worker, process = c.WorkerOf(dispatcherd.SessionID(id)) })
+	return worker, process
+}
+
+// workerNames returns the names of the connected workers.
+func (b *Backend) workerNames() (names []string) {
+	for _, w := range b.Connected() {
+		names = append(names, w.Worker)
+	}
+	return names
+}
+
+// doubt says that no dispatcher knows a type, and which known name is similar; "" = it is known.
+func (b *Backend) doubt(typ string) string {
+	offered := false
+	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(typ) })
+	if offered || slices.ContainsFunc(b.Types().Items, func(t httpapi.Type) bool { return t.Type == typ && (t.Pending == nil || *t.Pending > 0) }) {
+		return ""
+	}
+	text := fmt.Sprintf("no slot supports type %q, and no job of it waits", typ)
+	if _, similar := b.offered(typ); similar != "" {
+		text += fmt.Sprintf("; is %q meant?", similar)
+	}
+	return text
 }
 
 // refusal classifies an error of a table that contains no jobs.

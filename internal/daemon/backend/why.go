@@ -218,7 +218,7 @@ func whyView(x *actor.Explanation) httpapi.Why {
 	why := httpapi.Why{
 		Type: x.Type, Mode: x.Mode.String(), Priority: x.Priority, Reasons: make([]string, len(x.Reasons)),
 		Age: contract.Seconds(x.Age), Score: &score,
-		Standing: x.Standing,
+		Standing: x.Standing, Paused: x.Paused,
 	}
 	for i, r := range x.Reasons {
 		why.Reasons[i] = string(r)

@@ -147,6 +147,7 @@ var (
 	QueueFull        = kind("queue-full", http.StatusTooManyRequests, "Too many requests wait already")
 	DeadlinePassed   = kind("deadline-passed", http.StatusGatewayTimeout, "The deadline passed before the answer")
 	NoSlot           = kind("no-slot-supports-type", http.StatusServiceUnavailable, "No slot supports the type")
+	Paused           = kind("type-paused", http.StatusServiceUnavailable, "The type is paused")
 	Stopping         = kind("stopping", http.StatusServiceUnavailable, "The dispatcher is about to stop")
 	Unavailable      = kind("unavailable", http.StatusServiceUnavailable, "Something that is needed is not available")
 	Internal         = kind("internal", http.StatusInternalServerError, "The dispatcher has an internal error")

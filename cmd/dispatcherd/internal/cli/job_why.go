@@ -68,6 +68,7 @@ var reasonTexts = map[string]string{
 	"Claimed":                       "a slot is reserved for it; the claim is in flight, or its payload is being read",
 	"Scheduled":                     "its run_at is in the future",
 	"Backoff":                       "it failed; its next attempt is in the future",
+	"Paused":                        "an operator has paused the type",
 	"Draining":                      "this dispatcher is about to stop",
 	"SetAside":                      "Postgres refused to claim it; the dispatcher tries again after a minute",
 	"Fenced":                        "this dispatcher cannot renew its lease, so it claims no rows",
@@ -102,6 +103,8 @@ var reasonTexts = map[string]string{
 // reasonText explains a reason with its numbers, as far as they are known.
 func reasonText(why *httpapi.Why, reason string) string {
 	switch {
+	case reason == "Paused" && why.Paused != "":
+		return why.Paused
 	case reason == "TypeUnknown" && why.OtherSlots > 0:
 		return reasonTexts[reason] + "; other dispatchers have slots for it"
 	case reason == "TypeUnknown" || reason == "NoCapacity":

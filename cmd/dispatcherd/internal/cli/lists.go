@@ -37,14 +37,15 @@ func (a *Invocation) TypesCommand() *cobra.Command {
 SLOTS and FREE count the slots of this dispatcher, OTHER SLOTS those of other dispatchers.
 PENDING counts the pending jobs in Postgres. It is counted from time to time; the command says when.
 KNOWN counts those that this dispatcher has in memory, and REQUESTS its waiting on-demand requests.
-OLDEST is how long the oldest known job has waited.`
+OLDEST is how long the oldest known job has waited.
+PAUSED says who has paused the type, until when and why.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := Page[httpapi.TypePage](cmd.Context(), a, "/v1/types", &q)
 		if err != nil {
 			return err
 		}
 		a.Say("Pending jobs were counted %v ago.", time.Duration(p.PendingAge*float64(time.Second)).Round(time.Second/10))
-		return PrintPage(a, "types", p.Page, "type, slots, free, other slots, pending, known, requests, oldest", typeRow,
+		return PrintPage(a, "types", p.Page, "type, slots, free, other slots, pending, known, requests, oldest, paused", typeRow,
 			"No type is known: no worker has offered one, and that count found no pending job.")
 	}
 	PageFlags(cmd, &q, "types")
@@ -55,6 +56,7 @@ OLDEST is how long the oldest known job has waited.`
 func typeRow(t *httpapi.Type) []any {
 	return []any{
 		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, spanOf(max(t.Oldest, t.OldestKeyed)),
+		pauseText(t.Pause),
 	}
 }
 
@@ -85,7 +87,7 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 	var q rest.Query
 	cmd := List(a, New("list", "List the connected workers and their slots",
 		"  dispatcherd worker list\n  dispatcherd worker list -o jsonl"), "/v1/workers", &q, &q,
-		"session, worker, uid, pid, slots, free, types", workerRow, "No worker is connected.")
+		"session, worker, uid, pid, slots, free, types, drained", workerRow, "No worker is connected.")
 	a.APIFlags(cmd)
 	return cmd
 }
@@ -93,7 +95,11 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 func workerRow(w *httpapi.Worker) []any {
 	slots := strconv.Itoa(w.Slots) + When(w.Draining > 0, ", %d draining", w.Draining)
 	types := strings.Join(w.Types, ", ") + When(w.AllTypes > len(w.Types), ", … (%d)", w.AllTypes)
-	return []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types}
+	drained := ""
+	if d := w.Drain; d != nil {
+		drained = "by " + d.By + " at " + Stamp(d.At) + When(len(d.Types) > 0, ", only %s", strings.Join(d.Types, ", ")) + When(d.Reason != "", ": %s", d.Reason)
+	}
+	return []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types, drained}
 }
 
 // DispatcherCommand is the group of commands about the dispatchers of a database.

@@ -1,0 +1,50 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
+)
+
+// Types of pauses and drains. docs/how-to/operations.md explains them.
+type (
+	// PauseOrder says how to pause a type: What is all, queued or requests; For is the length, nil = until [Client.ResumeType]; Reason.
+	PauseOrder = contract.PauseOrder
+	// PauseState is a pause that has begun: Type, What, By, At, Until, Reason, Former, Warning, Unconfirmed.
+	PauseState = contract.PauseState
+	// DrainOrder says how to drain a worker: Types, none = all, and Reason.
+	DrainOrder = contract.DrainOrder
+	// DrainState is a drained worker: Worker, Process, Types, By, At, Reason, Sessions, Running, Uncovered, Former, Unconfirmed.
+	DrainState = contract.DrainState
+)
+
+// PauseType pauses a type in the whole cluster: none of its jobs starts any more. It replaces an earlier pause. Unconfirmed names the
+// dispatchers that have not said within two seconds that they follow it.
+func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (PauseState, error) {
+	return Call[PauseState](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/pause", order)
+}
+
+// ResumeType ends the pause of a type. The error is a *Problem of type TypeNotFound if the type is not paused.
+func (c *Client) ResumeType(ctx context.Context, typ string) (unconfirmed []string, err error) {
+	answer, err := Call[contract.Resumed](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/resume", nil)
+	return answer.Unconfirmed, err
+}
+
+// DrainWorker drains a worker: it gets no jobs until [Client.ResumeWorker], or until it has no process left. worker is its name, or the
+// number of one of its sessions at the dispatcher that is asked. After the answer no job is placed there, unless a dispatcher is in
+// Unconfirmed. The error is a *Problem of type TypeNotFound if no such worker is connected.
+func (c *Client) DrainWorker(ctx context.Context, worker string, order DrainOrder) (DrainState, error) {
+	return Call[DrainState](ctx, c, http.MethodPost, "/v1/workers/"+segment(worker)+"/drain", order)
+}
+
+// ResumeWorker lets a drained worker get jobs again. The error is a *Problem of type TypeNotFound if the worker is not drained.
+func (c *Client) ResumeWorker(ctx context.Context, worker string) (unconfirmed []string, err error) {
+	answer, err := Call[contract.Resumed](ctx, c, http.MethodPost, "/v1/workers/"+segment(worker)+"/resume", nil)
+	return answer.Unconfirmed, err
+}
+
+// Drains returns the drained workers by name, with the jobs that still run there.
+func (c *Client) Drains(ctx context.Context, q Query) (Page[DrainState], error) {
+	return page[Page[DrainState]](ctx, c, "/v1/drains", q)
+}
