@@ -138,11 +138,11 @@ func init() {
 		"cancel": func(w *world, ws words, _ []string) {
 			w.step(CancelRequested{Jobs: []dispatcherd.JobID{w.jobs[ws.bare[0]]}})
 		},
-		"return":   func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
-		"disown":   func(w *world, _ words, _ []string) { w.step(Disowned{}) },
-		"own":      func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
-		"drain":    func(w *world, _ words, _ []string) { w.step(Drained{}) },
-		"pause":    (*world).cmdPause,
+		"return": func(w *world, ws words, _ []string) { w.result(ws, Result{Returned: true}) },
+		"disown": func(w *world, _ words, _ []string) { w.step(Disowned{}) },
+		"own":    func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
+		"drain":  func(w *world, _ words, _ []string) { w.step(Drained{}) },
+		"pause":  (*world).cmdPause,
 		"resume": func(w *world, ws words, _ []string) {
 			w.controls.Pauses = slices.DeleteFunc(w.controls.Pauses, func(p contract.Pause) bool { return p.Type == ws.bare[0] })
 			w.control()
