@@ -179,7 +179,7 @@ func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
 		case !slices.Contains([]string{"", "[]", "0", "0s", "false"}, f.DefValue):
 			facts = append(facts, "`"+f.DefValue+"`")
 		}
-		if least, most := cli.BoundsOf(f); isNumber(f) && most != cli.LargestID && f.Value.Type() != "uint64" {
+		if least, most := boundsOf(f); isNumber(f) && most != cli.LargestID && f.Value.Type() != "uint64" {
 			facts = append(facts, least+"–"+most)
 		}
 		name := "`--" + f.Name + "`"

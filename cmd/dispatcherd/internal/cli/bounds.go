@@ -96,7 +96,7 @@ func Number(flags *pflag.FlagSet, value any, name, least, most, usage string) {
 	}
 }
 
-// bounded is the value of a flag with a range.
+// bounded is the value of a flag with a range. A test checks that every flag with numbers or durations has one.
 type bounded struct {
 	pflag.Value
 
@@ -132,15 +132,6 @@ func Within(text, least, most string) error {
 		return &boundError{"must be at most " + most}
 	}
 	return nil
-}
-
-// BoundsOf returns the range of a flag with numbers or durations. A test checks that every
-// such flag has a range.
-func BoundsOf(f *pflag.Flag) (least, most string) {
-	if b, ok := f.Value.(bounded); ok {
-		return b.least, b.most
-	}
-	return "0", "Inf"
 }
 
 // magnitude converts the text of a number or a duration to a number, so that texts of one
