@@ -46,9 +46,8 @@ type Daemon struct {
 	loop       *actor.Actor
 	statements *statements
 	workers    *workers
-	heartbeats *heartbeats   // also the lease
-	outage     func() string // see backend.Config
-	notified   atomic.Bool   // notifications arrive
+	heartbeats *heartbeats // also the lease
+	reports    *storeObserver
 	sockets    []net.Listener
 	cutOff     atomic.Bool // the path of a socket is not the socket of this process
 	api        apiServer
@@ -94,8 +93,13 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
 		return nil, err
 	}
-	refused, failures := newRefusedRows(d.metrics, log), &statementLog{log: log, dsn: cfg.DSN}
-	d.outage = failures.outage
+	d.reports = &storeObserver{
+		log:        log,
+		metrics:    d.metrics,
+		refused:    newRefusedRows(d.metrics, log),
+		listening:  func(up bool) { d.loop.Order(actor.Listening{On: up}) },
+		statements: statementLog{log: log, dsn: cfg.DSN},
+	}
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN:         cfg.DSN,
 		Name:        cfg.Name,
@@ -105,13 +109,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		Claims:      cfg.Core.Limits.Claims,
 		Finishes:    cfg.Core.Limits.Finishes,
 		Spawns:      cfg.Core.Limits.Spawns,
-		Observer: &storeObserver{
-			log:        log,
-			metrics:    d.metrics,
-			refused:    refused,
-			listening:  d.listening,
-			statements: failures,
-		},
+		Observer:    d.reports,
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +132,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if err != nil {
 		return nil, fmt.Errorf("reading what operators have paused and drained: %w", err)
 	}
-	undo := d.construct(ctx, refused, lease)
+	undo := d.construct(ctx, lease)
 	d.start()
 	d.follow(controls)
 	d.serveWorkers(worker)
@@ -184,7 +182,7 @@ func socketFailure(err error) error {
 
 // construct constructs all components, and creates the partitions of today. No component runs before start. undo is to be called
 // after the services have ended.
-func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lease) (undo func()) {
+func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
 	d.cfg.Workers.Permit = d.permit
@@ -230,7 +228,7 @@ func (d *Daemon) construct(ctx context.Context, refused *refusedRows, lease *lea
 	upkeep := d.upkeep()
 	upkeep.createPartitions(ctx)
 	d.statements = &statements{
-		store: d.store, loop: d.loop, lease: lease, refusedRows: refused,
+		store: d.store, loop: d.loop, lease: lease, refusedRows: d.reports.refused,
 		finished: func(request *contract.FinishRequest, result *contract.FinishResult) {
 			d.api.rows.Finished(request, result)
 			planner.Ended()

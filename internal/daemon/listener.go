@@ -32,12 +32,6 @@ func (d *Daemon) receive(ctx context.Context) {
 	}
 }
 
-// listening notes whether notifications arrive.
-func (d *Daemon) listening(up bool) {
-	d.notified.Store(up)
-	d.loop.Order(actor.Listening{On: up})
-}
-
 // askedRest is the time between two reads of the requests to cancel. Without it, a
 // session that sends notifications all the time could cause thousands of reads per second.
 const askedRest = 10 * time.Millisecond

@@ -101,7 +101,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		age.Seconds())
 	emitGauge(emit, "dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", gauges.Reserved)
 	emitGauge(emit, "dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
-		boolToInt(d.notified.Load()))
+		boolToInt(d.reports.notified.Load()))
 	for event, n := range map[string]uint64{
 		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
 		"crashed": stats.Crashed, "stale": stats.Stale,

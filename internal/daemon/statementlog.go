@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -156,8 +157,9 @@ type storeObserver struct {
 	metrics    *metrics
 	listening  func(up bool)
 	refused    *refusedRows
-	statements *statementLog
-	down       bool // a lost connection was logged; used by the goroutine of the listener only
+	statements statementLog
+	notified   atomic.Bool // notifications arrive
+	down       bool        // a lost connection was logged; used by the goroutine of the listener only
 }
 
 // Statement implements claim.Observer.
@@ -181,6 +183,7 @@ func (o *storeObserver) Listening(up bool, why error) {
 		o.log.Warn("no notifications, only polling finds new jobs", zap.Error(why))
 	}
 	o.down = !up
+	o.notified.Store(up)
 	o.listening(up)
 }
 
