@@ -15,7 +15,7 @@ const (
 	slowest    = 3                     // how often long rounds do, because a part of the time of a round does not depend on its limits
 	longRound  = 50 * time.Millisecond // halves the limits of its target
 	shortRound = 25 * time.Millisecond // doubles them
-	freshSteps = 3                     // before one of another target
+	freshSteps = 3                     // of a queue before one of a queue behind it
 	firstPause = 2 * time.Millisecond  // of a target that must wait for another transaction; doubled each time
 	mostPause  = time.Second
 	mostTurns  = 100_000 // heartbeats find other targets
@@ -23,16 +23,20 @@ const (
 
 // Turns says which target gets the next step. It is the only memory of the service: a heartbeat fills it again.
 //
-// Fresh targets are those for which a job has ended here and that have had no step since. After three steps of fresh targets, one of the
-// others gets a step. A fresh target waits for one step of each fresh target before it, and for a third as many others. One of the
-// others waits for three fresh ones for each target before it.
+// There are three queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has the
+// other targets without a step since they were added, and the third one those that had more to do after a step, or have paused. After three
+// steps of a queue, one of the queues behind it gets a step. So neither many large flows nor many that wait for another transaction delay
+// the few steps of a small batch: it waits for one step of each target before it in its queue, and for a third as many behind it.
 type Turns struct {
-	fresh, others, paused []dispatcherd.JobID
-	turns                 map[dispatcherd.JobID]*turn
-	since                 int // steps of fresh targets since one of the others
-	scale                 int // of the last target that had more to do: the next ones begin with it, because they are often of the same kind
-	succeeded             int // steps
+	queues    [3][]dispatcherd.JobID
+	since     [3]int // steps of a queue since one behind it
+	paused    []dispatcherd.JobID
+	turns     map[dispatcherd.JobID]*turn
+	scale     int // of the last target that had more to do: the next ones begin with it, because they are often of the same kind
+	succeeded int // steps
 }
+
+const last = 2 // queue
 
 // turn is a target that waits for a step.
 type turn struct {
@@ -46,21 +50,19 @@ type turn struct {
 
 // Add adds a target, unless it waits already.
 func (t *Turns) Add(id dispatcherd.JobID, fresh bool) {
-	if waits := t.turns[id]; waits != nil || len(t.turns) >= mostTurns {
-		if waits != nil {
-			waits.again = true
-		}
-		return
-	}
 	if t.turns == nil {
 		t.turns = map[dispatcherd.JobID]*turn{}
 	}
-	t.turns[id] = &turn{}
-	if fresh {
-		t.fresh = append(t.fresh, id)
-	} else {
-		t.others = append(t.others, id)
+	if waits := t.turns[id]; waits != nil {
+		waits.again = true
+	} else if len(t.turns) < mostTurns {
+		t.turns[id] = &turn{}
+		t.append(1-number(fresh), id)
 	}
+}
+
+func (t *Turns) append(queue int, id dispatcherd.JobID) {
+	t.queues[queue] = append(t.queues[queue], id)
 }
 
 // Has reports whether a target waits for a step.
@@ -71,21 +73,22 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	t.paused = slices.DeleteFunc(t.paused, func(id dispatcherd.JobID) bool {
 		left := t.turns[id].until.Sub(now)
 		if left <= 0 {
-			t.others = append(t.others, id)
+			t.append(last, id)
 		} else if wait == 0 || left < wait {
 			wait = left
 		}
 		return left <= 0
 	})
-	from := &t.fresh
-	if len(t.fresh) == 0 || t.since >= freshSteps && len(t.others) > 0 {
-		from, t.since = &t.others, -1
+	n := 0
+	for n < last && (len(t.queues[n]) == 0 || t.since[n] >= freshSteps && len(t.queues[n+1])+len(t.queues[last]) > 0) {
+		t.since[n] = 0
+		n++
 	}
-	if len(*from) == 0 {
+	if len(t.queues[n]) == 0 {
 		return 0, l, wait
 	}
-	t.since++
-	id, *from = (*from)[0], (*from)[1:]
+	t.since[n]++
+	id, t.queues[n] = t.queues[n][0], t.queues[n][1:]
 	turn := t.turns[id]
 	turn.again, turn.scale = false, max(turn.scale, t.scale)
 	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
@@ -113,7 +116,7 @@ func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration,
 		t.rest(id, now)
 	case left || turn.again:
 		turn.pause = 0
-		t.others = append(t.others, id)
+		t.append(1+number(left), id)
 	default:
 		delete(t.turns, id)
 	}

@@ -33,6 +33,35 @@ func TestOneOfFourStepsIsOfATargetThatIsNotFresh(t *testing.T) {
 	require.Equal(t, []dispatcherd.JobID{10, 11, 12, 1, 13, 14, 15, 1}, order)
 }
 
+// Many targets that have more to do, or that try again after a pause, delay a batch whose seal was found by little.
+func TestTargetWithoutAStepGoesBeforeThoseThatHadOne(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	now := start
+	for id := dispatcherd.JobID(1); id <= 100; id++ {
+		turns.Add(id, false)
+	}
+	for len(turns.queues[1]) > 0 {
+		id := take(&turns, now)
+		turns.Done(id, true, id%2 == 0, time.Millisecond, now)
+	}
+	now = now.Add(mostPause)
+	for id := dispatcherd.JobID(201); id <= 205; id++ {
+		turns.Add(id, false)
+	}
+	turns.Add(300, true)
+	var order []dispatcherd.JobID
+	for range 8 {
+		id := take(&turns, now)
+		turns.Done(id, id < 200, false, time.Millisecond, now)
+		if id < 200 {
+			id = 0
+		}
+		order = append(order, id)
+	}
+	require.Equal(t, []dispatcherd.JobID{300, 201, 202, 0, 203, 204, 205, 0}, order)
+}
+
 func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
 	t.Parallel()
 	var turns Turns
@@ -164,5 +193,5 @@ func TestTurnsAreBounded(t *testing.T) {
 	for id := dispatcherd.JobID(1); id <= mostTurns+10; id++ {
 		turns.Add(id, true)
 	}
-	require.Len(t, turns.fresh, mostTurns)
+	require.Len(t, turns.queues[0], mostTurns)
 }
