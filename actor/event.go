@@ -111,6 +111,8 @@ type Requested struct {
 	Priority dispatcherd.Priority
 	Class    dispatcherd.DurationClass // of the duration that the caller expects
 	Payload  []byte
+	// Traceparent is the W3C trace context of the caller; "" = none.
+	Traceparent string
 	// Session is the only session that may run the request, once; 0 = any session, and
 	// after the loss of a worker another one.
 	Session dispatcherd.SessionID

@@ -31,7 +31,7 @@ func (ev Requested) apply(c *Core) {
 	}
 	j := c.newJob()
 	j.id, j.mode, j.Priority, j.Class = ev.Job, dispatcherd.OnDemand, ev.Priority, ev.Class
-	j.delivery.Payload, j.timeout = ev.Payload, ev.Deadline
+	j.delivery.Payload, j.delivery.Traceparent, j.timeout = ev.Payload, ev.Traceparent, ev.Deadline
 	j.request.requestPlace, j.request.capacityWait = requestPlace{c.now, ev.Job}, ev.CapacityWait
 	j.request.patient = ev.Wait || ev.Session != 0
 	if !ev.Wait {

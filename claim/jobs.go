@@ -88,7 +88,7 @@ var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its
 // deadline. With a key $7 of request $8 it adds nothing while the key
 // belongs to a row. $9 is how long a key is kept, $10 the keys of the job. A key whose job was cancelled before its
 // deadline is free again, but not while a worker may still run the job. The row and its key are written in one transaction, and a second
-// insertion of the key waits for the first one. $11 is the expected duration.
+// insertion of the key waits for the first one. $11 is the expected duration, $12 the trace context.
 //
 // The statement also deletes two expired keys, so no table of keys grows without limit. It
 // skips locked ones and deletes after it has added its own key, so it cannot deadlock.
@@ -105,9 +105,9 @@ WITH expired AS (
 		OR EXISTS (SELECT FROM dispatcherd.jobs j WHERE j.id = k.job AND j.status = 'cancelled' AND j.finished_at < k.deadline)
 	RETURNING job
 )
-INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys, expected_ms)
+INSERT INTO dispatcherd.jobs (id, type, payload, priority, max_attempts, timeout_ms, deadline, keys, expected_ms, traceparent)
 SELECT coalesce((SELECT job FROM named), nextval('dispatcherd.job_ids')), $1::text, $2::text::jsonb, $3::smallint, $4::smallint,
-	$5::int, $6, $10::text, $11::int
+	$5::int, $6, $10::text, $11::int, $12::text
 WHERE $7 IS NULL OR EXISTS (SELECT FROM named)
 RETURNING id`
 
@@ -126,7 +126,7 @@ func (j Jobs) InsertRequest(ctx context.Context, n New, due time.Time, key *Requ
 	if err != nil {
 		return 0, false, err
 	}
-	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6], v[9])
+	v = append(v[:5], now.Add(time.Until(due)), nil, nil, time.Duration(0), v[6], v[9], v[10])
 	if key != nil {
 		v[6], v[7], v[8] = key.Key[:], key.Request[:], key.Keep
 	}
@@ -187,8 +187,8 @@ func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64
 }
 
 // insertMembersSQL inserts members of a batch ($6) that differ only in their payloads ($2).
-const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent, expected_ms)
-	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint, $7::int
+const insertMembersSQL = `INSERT INTO dispatcherd.jobs (type, payload, priority, max_attempts, timeout_ms, parent, expected_ms, traceparent)
+	SELECT $1::text, p.text::jsonb, $3::smallint, $4::smallint, $5::int, $6::bigint, $7::int, $8::text
 	FROM unnest($2::text[]) WITH ORDINALITY AS p (text, place) ORDER BY place`
 
 // InsertBatch adds a sealed batch of jobs that differ only in their payloads, in one
@@ -207,7 +207,7 @@ func (j Jobs) InsertBatch(ctx context.Context, n New, payloads []json.RawMessage
 		if err := tx.QueryRow(ctx, `SELECT dispatcherd.open_batch()`).Scan(&batch); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5:5], int64(batch), v[9])...); err != nil {
+		if _, err := tx.Exec(ctx, insertMembersSQL, append(v[:5:5], int64(batch), v[9], v[10])...); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `SELECT dispatcherd.seal_batch($1)`, int64(batch))

@@ -14,7 +14,7 @@ import (
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
 const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
-	failures, crashes, timeout_ms, expected_ms, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent,
+	failures, crashes, timeout_ms, expected_ms, traceparent, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent,
 	nullif(split_part(unique_key, ' / ', -2), '') AS owner, split_part(unique_key, ' / ', -1) AS unique_key,
 	dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN

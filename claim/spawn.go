@@ -29,9 +29,10 @@ func (e *SpawnError) Error() string { return e.Reason }
 
 // Statements about parent $1. Only lockParentSQL has other parameters, attempt $2.
 const (
-	// lockParentSQL locks the attempt if it runs, and returns its keys. So the end of the attempt waits for the transaction.
-	lockParentSQL = `SELECT coalesce(keys, '') FROM dispatcherd.jobs_live WHERE id = $1::bigint AND attempt = $2::int AND status = 'running'
-	FOR NO KEY UPDATE`
+	// lockParentSQL locks the attempt if it runs, and returns its keys. So the end of the attempt waits for the transaction, whose jobs
+	// get the trace context of the parent.
+	lockParentSQL = `SELECT coalesce(keys, ''), set_config('dispatcherd.traceparent', coalesce(traceparent, ''), true)
+	FROM dispatcherd.jobs_live WHERE id = $1::bigint AND attempt = $2::int AND status = 'running' FOR NO KEY UPDATE`
 	// parentStateSQL returns whether the job is being cancelled, whether it is a callback, and how many children are open.
 	parentStateSQL = `SELECT EXISTS (SELECT FROM dispatcherd.operations o WHERE o.kind = 'cancel' AND o.target = $1::bigint),
 	EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = $1 AND b.kind <> 'children'),
@@ -80,7 +81,7 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 	var problem, keys string
 	var asked, callback bool
 	var open int
-	lock := func(row pgx.Row) error { return row.Scan(&keys) }
+	lock := func(row pgx.Row) error { return row.Scan(&keys, nil) }
 	state := func(row pgx.Row) error { return row.Scan(&asked, &callback, &open) }
 	var batch pgx.Batch
 	batch.Queue(childProblemSQL, string(r.Jobs)).QueryRow(func(row pgx.Row) error {

@@ -69,13 +69,14 @@ const (
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms,
-		fence, parent, unique_key, watched, started_at, payload`
+		fence, parent, unique_key, watched, traceparent, started_at, payload`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
 	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `,
-		coalesce(fence, 0), ` + withPermits + `, coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0), ` + smallPayload
+		coalesce(fence, 0), ` + withPermits + `, coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0),
+		traceparent, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,

@@ -42,6 +42,7 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 		MaxAttempts: 2,
 		Timeout:     1500 * time.Microsecond,
 		Expected:    time.Minute,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		RunAt:       time.Unix(1_700_000_000, 0),
 	}
 	id, err := Insert(ctx, conn, job)
@@ -64,11 +65,12 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	var count int
 	require.NoError(t,
 		conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
-		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000 AND run_at = to_timestamp(1700000000)`).Scan(&count),
+		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000
+		AND traceparent LIKE '00-0af%' AND run_at = to_timestamp(1700000000)`).Scan(&count),
 	)
 	require.Equal(t, 4, count)
 	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts = 5
-		AND timeout_ms IS NULL AND expected_ms IS NULL AND run_at <= now()`).Scan(&count))
+		AND timeout_ms IS NULL AND expected_ms IS NULL AND traceparent IS NULL AND run_at <= now()`).Scan(&count))
 	require.Equal(t, 1, count)
 }
 
@@ -154,6 +156,7 @@ func TestRequestContainsAllOptions(t *testing.T) {
 	result, err := c.Do(t.Context(), Request{
 		Type: "pdf", Payload: json.RawMessage(`{"page":1}`), Priority: 4, Timeout: 1500 * time.Millisecond,
 		WaitForWorker: 2 * time.Second, Durable: true, Expected: time.Minute, CoalesceKey: "c", IdempotencyKey: "k",
+		Traceparent: "t",
 	})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"ok":true}`, string(result))
@@ -161,7 +164,7 @@ func TestRequestContainsAllOptions(t *testing.T) {
 	require.Equal(t, "k", header.Get("Idempotency-Key"))
 	require.Equal(t, map[string]any{
 		"type": "pdf", "payload": map[string]any{"page": 1.0}, "priority": 4.0, "timeout": "1.5s", "wait_for_worker": "2s",
-		"durable": true, "expected_ms": 60000.0, "coalesce_key": "c",
+		"durable": true, "expected_ms": 60000.0, "coalesce_key": "c", "traceparent": "t",
 	}, got)
 }
 

@@ -48,6 +48,8 @@ type Request struct {
 	// Calls with the same IdempotencyKey and the same request get the same answer. The key of a
 	// Durable request is stored with its row. Other keys are lost when their dispatcher ends.
 	IdempotencyKey string
+	// Traceparent is the W3C trace context that the worker gets; "" = none.
+	Traceparent string
 }
 
 // wireRequest is a Request in its JSON form.
@@ -61,6 +63,7 @@ type wireRequest struct {
 	Keys          string               `json:"keys,omitempty"`
 	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
+	Traceparent   string               `json:"traceparent,omitempty"`
 }
 
 // expectedMS returns an expected duration in milliseconds, or nil if it is unknown.
@@ -78,6 +81,7 @@ func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Res
 	wire := wireRequest{
 		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, Keys: r.Keys, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker), ExpectedMS: expectedMS(r.Expected),
+		Traceparent: r.Traceparent,
 	}
 	body, err := json.Marshal(wire)
 	if err != nil {

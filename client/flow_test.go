@@ -47,6 +47,8 @@ func TestDocumentOfAFlow(t *testing.T) {
 			Expected: time.Minute,
 			Keys:     "db",
 			RunAt:    time.Unix(0, 0).UTC(),
+
+			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		},
 	)
 	sum := f.Add("sum", Job{Type: "sum", MaxAttempts: 2}).After(load).AfterJobs(17).TakesResults()
@@ -56,7 +58,8 @@ func TestDocumentOfAFlow(t *testing.T) {
 	require.JSONEq(t,
 		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
 		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000,
-			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z"},
+			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z",
+			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		{"name": "sum", "type": "sum", "payload": {}, "priority": 0, "max_attempts": 2, "after": ["load", 17], "takes_results": true},
 		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`,
 		string(text),

@@ -117,6 +117,7 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 		Expected:     r.Expected.Round(time.Millisecond),
 		Key:          r.IdempotencyKey,
 		CoalesceKey:  r.CoalesceKey,
+		Traceparent:  r.Traceparent,
 		Events:       events,
 	}
 	switch {

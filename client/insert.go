@@ -36,6 +36,8 @@ type Job struct {
 	Parent    dispatcherd.JobID // an open [Batch] whose member the job is; 0 = none
 	UniqueKey string            // 1 to 512 bytes without " / "; no other pending or running job of the same owner has it
 	UniqueFor time.Duration     // of [Insert]: the unique key stays taken for so long, also when the job has ended; not for members
+
+	Traceparent string // W3C trace context, for the worker; "" = none
 }
 
 // row returns the columns of a job in the order of contract.Columns.
@@ -45,7 +47,7 @@ func (j *Job) row() (row []any, err error) {
 	}
 	n := contract.New{
 		Type: j.Type, Priority: j.Priority, RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Expected: j.Expected,
-		Keys: j.Keys, Parent: j.Parent, UniqueKey: j.UniqueKey,
+		Keys: j.Keys, Parent: j.Parent, UniqueKey: j.UniqueKey, Traceparent: j.Traceparent,
 	}
 	if j.Payload != nil {
 		if n.Payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {

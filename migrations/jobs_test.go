@@ -53,6 +53,8 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 		{"expected_ms", "-1", "expected_ms_is_1_to_2147483647"},
 		{"expected_ms", "2147483648", "integer out of range"},
 		{"expected_ms", "'soon'", `invalid input syntax for type integer: "soon"`},
+		{"traceparent", "''", "traceparent_is_w3c_trace_context"},
+		{"traceparent", "'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0'", "traceparent_is_w3c_trace_context"},
 		{"run_at", "'-infinity'", "run_at_is_between_1970_and_2200"},
 		{"run_at", "'infinity'", "run_at_is_between_1970_and_2200"},
 		{"id", "0", "id_is_positive"},

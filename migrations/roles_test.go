@@ -222,7 +222,8 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		[]string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "type", "unique_key"},
+		[]string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "traceparent", "type",
+			"unique_key"},
 		writable,
 	)
 	rows, err = conn.Query(t.Context(), `SELECT attname::text FROM pg_attribute WHERE attrelid = 'dispatcherd.jobs'::regclass AND attnum > 0

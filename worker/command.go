@@ -42,7 +42,7 @@ const (
 // The environment is the worker's without DATABASE_URL and the variables that begin with PG
 // or DISPATCHERD_, because these give access to the database of the dispatcher. Env names
 // exceptions. DISPATCHERD_JOB_ID, DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT and DISPATCHERD_JOB_TOKEN
-// are added, and DISPATCHERD_FENCE if the job has keys.
+// are added, DISPATCHERD_FENCE if the job has keys, and TRACEPARENT if it has a trace context. TRACEPARENT of the worker is withheld.
 //
 // The program runs in its own process group. When the job's context ends, the group
 // gets SIGTERM, and SIGKILL after Grace. Processes of the group that remain when the
@@ -83,6 +83,9 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 		"DISPATCHERD_ATTEMPT="+strconv.FormatInt(int64(job.Attempt), 10))
 	if job.Fence > 0 {
 		cmd.Env = append(cmd.Env, "DISPATCHERD_FENCE="+strconv.FormatInt(job.Fence, 10))
+	}
+	if job.Traceparent != "" {
+		cmd.Env = append(cmd.Env, "TRACEPARENT="+job.Traceparent)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job.Payload), output, errput
 	cmd.SysProcAttr = processAttributes()
@@ -126,7 +129,7 @@ var libpq = strings.Fields(`PGAPPNAME PGCHANNELBINDING PGCLIENTENCODING PGCONNEC
 func (p *Program) environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		withheld := name == "DATABASE_URL" || slices.Contains(libpq, name) || strings.HasPrefix(name, "DISPATCHERD_")
+		withheld := name == "DATABASE_URL" || name == "TRACEPARENT" || slices.Contains(libpq, name) || strings.HasPrefix(name, "DISPATCHERD_")
 		return withheld && !slices.Contains(p.Env, name)
 	})
 }

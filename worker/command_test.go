@@ -56,6 +56,16 @@ func TestProgramOfAJobWithKeysGetsItsFence(t *testing.T) {
 	}
 }
 
+func TestProgramOfATracedJobGetsTheTraceContextOfTheJob(t *testing.T) {
+	t.Setenv("TRACEPARENT", "inherited")
+	for _, trace := range []string{"none", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
+		p := Program{Path: "sh", Args: []string{"-c", "echo ${TRACEPARENT:-none}"}}
+		result, err := p.Handle(t.Context(), &Job{Traceparent: strings.TrimPrefix(trace, "none")})
+		require.NoError(t, err)
+		require.Equal(t, trace, result)
+	}
+}
+
 func TestProgramGetsNoVariablesOfTheDatabase(t *testing.T) {
 	for _, name := range []string{"DATABASE_URL", "PGPASSWORD", "PGPASSFILE", "DISPATCHERD_DATABASE_URL", "DISPATCHERD_JOB_ID", "PGP_HOME"} {
 		t.Setenv(name, "inherited")

@@ -64,7 +64,7 @@ func (w *Worker) begin(c *workerproto.Conn, frames []workerproto.DispatcherFrame
 func (w *Worker) newExecution(c *workerproto.Conn, f *workerproto.Job) *execution {
 	e := &execution{w: w, conn: c, session: c.Session(), job: Job{
 		ID: f.Job, Attempt: f.Attempt, Token: f.Token, Slot: f.Slot, Type: f.Type, Mode: f.Mode,
-		Payload: f.Payload, Fence: f.Fence, Timeout: f.Timeout, Age: f.Age,
+		Payload: f.Payload, Fence: f.Fence, Timeout: f.Timeout, Age: f.Age, Traceparent: f.Traceparent,
 	}}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.job.run = e

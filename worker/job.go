@@ -25,6 +25,8 @@ type Job struct {
 	Fence   int64
 	Timeout time.Duration // of this attempt; 0 = none
 	Age     time.Duration // from the time the job was due until it was sent
+	// The W3C trace context of the producer, for the spans of the handler; "" = none.
+	Traceparent string
 
 	run *execution
 }

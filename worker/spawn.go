@@ -22,7 +22,8 @@ type Child struct {
 	Keys        string        // up to four words KEY, KEY*COST or KEY*all
 	// UniqueKey is unique among pending and running jobs. While a job has it, a spawn with the
 	// same key is refused, so that a spawn with an unknown outcome can be repeated; "" = none.
-	UniqueKey string
+	UniqueKey   string
+	Traceparent string // W3C trace context; "" = that of the parent
 }
 
 // SpawnError says why a spawn inserted no children, or, with
@@ -99,6 +100,7 @@ type wireChild struct {
 	ExpectedMS  int64                `json:"expected_ms,omitempty"`
 	Keys        string               `json:"keys,omitempty"`
 	UniqueKey   string               `json:"unique_key,omitempty"`
+	Traceparent string               `json:"traceparent,omitempty"`
 }
 
 // encodeChildren returns the children as a JSON array.
@@ -113,6 +115,7 @@ func encodeChildren(children []Child) ([]byte, error) {
 		wire[i] = wireChild{
 			Type: c.Type, Payload: payload, Priority: c.Priority, RunAt: c.RunAt, MaxAttempts: c.MaxAttempts,
 			TimeoutMS: milliseconds(c.Timeout), ExpectedMS: milliseconds(c.Expected), Keys: c.Keys, UniqueKey: c.UniqueKey,
+			Traceparent: c.Traceparent,
 		}
 	}
 	return encode(wire)

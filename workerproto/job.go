@@ -12,7 +12,8 @@ const maxToken = 64
 // Job starts an execution on a free slot.
 //
 //	{"op":"job","job":42,"attempt":1,"session":"9f…","token":"K3ZQ7X2ABCDEFGHJ-1","slot":0,"type":"pdf",
-//	 "mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500}
+//	 "mode":"queued","payload":{"page":1},"timeout_ms":60000,"age_ms":1500,
+//	 "traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 type Job struct {
 	sentByDispatcher
 	Execution
@@ -27,11 +28,15 @@ type Job struct {
 	Fence   int64
 	Timeout time.Duration // limit of this attempt; 0 = none
 	Age     time.Duration // since the job was due
+
+	Traceparent string // W3C trace context of the producer; "" = none
 }
 
 // size returns an upper bound of the frame's length in bytes. It includes escapes in the
 // type.
-func (m *Job) size() int { return len(m.Payload) + 6*(len(m.Type)+len(m.Token)) + 256 }
+func (m *Job) size() int {
+	return len(m.Payload) + 6*(len(m.Type)+len(m.Token)+len(m.Traceparent)) + 256
+}
 
 func (m *Job) members(c *codec) {
 	m.begin(c, "job")
@@ -46,6 +51,7 @@ func (m *Job) members(c *codec) {
 	integer(c, "fence", &m.Fence, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("age_ms", &m.Age, optional)
+	c.text("traceparent", &m.Traceparent, unbounded, optional)
 }
 
 const queued = "queued"

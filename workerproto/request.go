@@ -23,12 +23,13 @@ type Request struct {
 	CoalesceKey  string        // equal requests with the same key share one execution; "" = none
 	Keys         string        // with Durable: keys whose permits the job needs, as in the table; "" = none
 	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
+	Traceparent  string        // W3C trace context, for the worker; "" = none
 	Events       bool          // send Queued, Started, RequestProgress, RequestPartial and Gap
 }
 
 // Size returns an upper bound of the frame's length in bytes.
 func (m *Request) Size() int {
-	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)+len(m.Keys)) + 288
+	return len(m.Payload) + 6*(len(m.Type)+len(m.Key)+len(m.CoalesceKey)+len(m.Keys)+len(m.Traceparent)) + 288
 }
 
 func (m *Request) members(c *codec) {
@@ -43,6 +44,7 @@ func (m *Request) members(c *codec) {
 	c.text("coalesce_key", &m.CoalesceKey, unbounded, optional)
 	c.text("keys", &m.Keys, unbounded, optional)
 	c.millis("expected_ms", &m.Expected, optional)
+	c.text("traceparent", &m.Traceparent, unbounded, optional)
 	c.boolean("events", &m.Events, false, optional)
 	c.raw("payload", &m.Payload, optional)
 	if c.task == checking && !m.Priority.Valid() {

@@ -244,7 +244,8 @@ func (s *Statement) setGate(int64) State {
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Delivery: contract.Delivery{Fence: max(r.Fence, 0)}, Target: r.targetOf()}
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Target: r.targetOf(),
+		Delivery: contract.Delivery{Fence: max(r.Fence, 0), Traceparent: r.Traceparent}}
 }
 
 // read adds the payload to what is said about a row, or the reason why there is none.

@@ -48,6 +48,7 @@ type Row struct {
 	Watched     bool              // other rows depend on its end
 	Keys        string
 	Fence       int64 // 0 = NULL
+	Traceparent string
 	AdmittedTo  int32 // 0 = NULL
 	Payload     []byte
 	Result      []byte

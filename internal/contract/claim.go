@@ -32,6 +32,8 @@ type Lane struct {
 type Delivery struct {
 	Payload []byte // JSON, one line
 	Fence   int64  // of a job with keys: grows with each admission of one of its keys; 0 = none
+
+	Traceparent string // W3C trace context of the producer; "" = none
 }
 
 // Won is one row that a claim took.

@@ -30,12 +30,13 @@ type New struct {
 	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
 	Parent      dispatcherd.JobID // an open batch whose member the job is; 0 = none
 	UniqueKey   string            // that no other pending or running job has; "" = none
+	Traceparent string            // W3C trace context; "" = none
 }
 
 // Values returns the values of [Columns]. The payload is a string, because every driver and protocol sends a string as
 // text.
 func (n *New) Values() ([]any, error) {
-	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil}
+	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil, nil}
 	var err error
 	if n.MaxAttempts < 0 || n.MaxAttempts > math.MaxInt16 {
 		return v, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n.MaxAttempts, math.MaxInt16)
@@ -66,6 +67,12 @@ func (n *New) Values() ([]any, error) {
 	} else if n.UniqueKey != "" {
 		v[8] = n.UniqueKey
 	}
+	if n.Traceparent != "" {
+		v[10] = n.Traceparent
+		if err := dispatcherd.CheckTraceparent(n.Traceparent); err != nil {
+			return v, err
+		}
+	}
 	if n.Expected != 0 {
 		v[9], err = milliseconds("its expected duration", n.Expected, dispatcherd.MaxExpected, "")
 	}
@@ -81,7 +88,9 @@ func milliseconds(what string, d, most time.Duration, without string) (any, erro
 }
 
 // Columns are the columns of a job that producers write, in the order of the values of an insert.
-var Columns = []string{"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms"}
+var Columns = []string{
+	"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms", "traceparent",
+}
 
 // ClockSQL reads the clock of Postgres.
 const ClockSQL = `SELECT clock_timestamp()`
@@ -101,7 +110,7 @@ func Own(row []any, owner string) {
 // InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
 func InsertSQL(runAt string) string {
 	return "INSERT INTO dispatcherd.jobs (" + strings.Join(Columns, ", ") + ") VALUES ($1, $2::text::jsonb, $3, $4, $5, " + runAt +
-		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN coalesce(dispatcherd.owner() || ' / ', '') || $9 END, $10) RETURNING id"
+		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN coalesce(dispatcherd.owner() || ' / ', '') || $9 END, $10, $11) RETURNING id"
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
@@ -141,6 +150,7 @@ var rules = map[string]string{
 		"large data outside the job and refer to it",
 	"priority_is_0_to_10":              "priority must be 0 to 10",
 	"run_at_is_between_1970_and_2200":  "run_at must be a time in the years 1970 to 2199",
+	"traceparent_is_w3c_trace_context": "traceparent must be 00-TRACE-PARENT-FLAGS with 32, 16 and 2 hexadecimal digits in lower case",
 	"timeout_ms_is_positive":           "timeout_ms must be at least 1, or left out for the limit of the type",
 	UniqueKeyIndex:                     "another pending or running job has this unique_key",
 	"run_when_is_done_ended_or_failed": "run_when must be done, ended or failed", // of a batch, like the next one

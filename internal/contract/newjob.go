@@ -18,6 +18,8 @@ type JobColumns struct {
 	ExpectedMS  *int32               `json:"expected_ms,omitempty" minimum:"1"` // how long an attempt probably takes
 	// 1 to 4 words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key.
 	Keys *string `json:"keys,omitempty"`
+	// W3C trace context, for the worker; absent: that of the header Traceparent.
+	Traceparent *string `json:"traceparent,omitempty"`
 }
 
 // NewJob is a job that will be inserted, as one line of JSON describes it. An absent member gets the default of the table.

@@ -25,6 +25,7 @@ type Job struct {
 	Crashes     int                  `json:"crashes"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`  // timeout of one attempt
 	ExpectedMS  *int                 `json:"expected_ms,omitempty"` // how long an attempt probably takes
+	Traceparent *string              `json:"traceparent,omitempty"` // W3C trace context of the producer
 	Keys        *string              `json:"keys,omitempty"`        // whose permits the job needs
 	// Of a job with keys that has its permits, or had them last; absent while it waits for them; it grows with each admission of a key.
 	Fence      *int64  `json:"fence,omitempty"`

@@ -220,6 +220,7 @@ func (w *workers) Send(e *effect.Send) {
 		Execution: execution(e.Job, e.Attempt),
 		Token:     w.run + strconv.FormatUint(w.sent.Add(1), 36),
 		Slot:      e.Number, Type: e.Type, Mode: e.Mode, Payload: e.Payload, Fence: e.Fence, Timeout: e.Timeout, Age: e.Age,
+		Traceparent: e.Traceparent,
 	}
 	if s.Fits(f) {
 		s.Send(f)

@@ -142,6 +142,8 @@ type requestBody struct {
 	ExpectedMS *int64  `json:"expected_ms,omitempty" minimum:"1" maximum:"2147483647"` // How long an attempt probably takes.
 	// Callers with the same key, type, payload, priority and durable share one execution.
 	CoalesceKey string `json:"coalesce_key,omitempty" maxLength:"256"`
+	// W3C trace context, for the worker. Absent: that of the header Traceparent.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // parseRequest reads and checks a request.
@@ -159,6 +161,7 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Request, error) {
 		Durable:      q.Durable,
 		CoalesceKey:  q.CoalesceKey,
 		Expected:     given(q.ExpectedMS, time.Millisecond),
+		Traceparent:  q.Traceparent,
 	}
 	if q.Keys != nil {
 		if o.Keys = *q.Keys; o.Keys == "" {

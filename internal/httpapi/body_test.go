@@ -22,9 +22,9 @@ func TestAmbiguousBodyIsRejected(t *testing.T) {
 		`{"type":"pdf","type":"ocr"}`:                         "type is given twice",
 		`{"type":"pdf","payload":{"payload":1},"payload":[]}`: "payload is given twice",
 		`{"Type":"pdf"}`: `there is no field "Type"; the fields are ` +
-			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
+			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key, traceparent`,
 		`{"type":"pdf","prio":3}`: `there is no field "prio"; the fields are ` +
-			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key`,
+			`type, payload, priority, timeout, wait_for_worker, durable, keys, expected_ms, coalesce_key, traceparent`,
 		`{"type":"pdf"}}`:              "something follows the JSON object",
 		`{"type":"pdf"}]`:              "something follows the JSON object",
 		`{"type":"pdf"} x`:             "something follows the JSON object",

@@ -165,6 +165,7 @@ func requestOf(f *workerproto.Request) ondemand.Request {
 	return ondemand.Request{
 		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
 		Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
+		Traceparent: f.Traceparent,
 	}
 }
 

@@ -3,12 +3,14 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -109,7 +111,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "0")
 		return
 	}
+	if trace := traceparentOf(r.Header); trace != "" {
+		r = r.WithContext(rest.WithTraceparent(r.Context(), trace))
+	}
 	h.mux.ServeHTTP(w, r)
+}
+
+// laterVersion matches a trace context of a version after 00, of which the recommendation says how to read it.
+var laterVersion = regexp.MustCompile(`^(?:0[1-9a-f]|[1-9a-e].|f[0-9a-e])(-.{52})(?:-.*)?$`)
+
+// traceparentOf returns the trace context of a call as version 00; "" = none. An invalid one is ignored, as the recommendation demands.
+func traceparentOf(h http.Header) string {
+	values := h.Values("Traceparent")
+	if len(values) != 1 {
+		return ""
+	}
+	trace := laterVersion.ReplaceAllString(values[0], "00$1")
+	if dispatcherd.CheckTraceparent(trace) != nil {
+		return ""
+	}
+	return trace
+}
+
+// traced gives a request the trace context of its call, unless it has one.
+func traced(r *http.Request, o *ondemand.Request) {
+	if trace := rest.TraceparentOf(r.Context()); trace != nil && o.Traceparent == "" {
+		o.Traceparent = *trace
+	}
 }
 
 // refuse answers a request that no route takes: the path does not exist, or takes other methods.

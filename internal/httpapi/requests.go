@@ -38,6 +38,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	o.User = userOf(r)
+	traced(r, &o)
 	o.Events, o.Later = stream, prefersAsync(r)
 	if !stream && !o.Shared() {
 		return h.answerDirect(w, r, &o, body)
@@ -267,6 +268,7 @@ func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f.User = userOf(r)
+	traced(r, &f.Request)
 	if durable {
 		return h.fanOutBatch(w, r, &f)
 	}

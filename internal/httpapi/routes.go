@@ -83,6 +83,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 type requestHeaders struct {
 	Key    string `header:"Idempotency-Key"` // A repeated call with the same key and request gets the same answer, and runs once.
 	Prefer string `header:"Prefer"`          // respond-async: answer at once with a Location.
+	Trace  string `header:"Traceparent"`     // W3C trace context, for the worker; an invalid one is ignored.
 }
 
 // requestID is the id of a kept request.
@@ -100,6 +101,7 @@ type keptRequest struct {
 // insertion says how to insert jobs.
 type insertion struct {
 	OnError string `param:"on_error" enum:"abort,skip" default:"abort"` // What a bad line of a stream means.
+	Trace   string `header:"Traceparent"`                               // W3C trace context of jobs without one; an invalid one is ignored.
 }
 
 // followedJob selects the events of a job.

@@ -22,6 +22,7 @@ type Request struct {
 	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	CoalesceKey  string        // callers with the same key and request share one execution
 	Key          string        // idempotency key: the same key and request get the same answer
+	Traceparent  string        // W3C trace context, for the worker; "" = none
 	User         string        // whose share of the bounds it takes; each user has its own idempotency keys
 	Events       bool          // the caller follows the events
 	Later        bool          // the caller fetches the answer later
@@ -52,6 +53,11 @@ func (s *Service) Check(o *Request) error {
 		return rest.InvalidRequest.Of(err.Error())
 	}
 	var reason string
+	if o.Traceparent != "" {
+		if err := dispatcherd.CheckTraceparent(o.Traceparent); err != nil {
+			return rest.InvalidRequest.Of(err.Error())
+		}
+	}
 	_, badKeys := permits.Parse(cmp.Or(o.Keys, "none"))
 	switch {
 	case !o.Priority.Valid():

@@ -125,7 +125,7 @@ DECLARE
     owner   text := CASE WHEN key IS NULL THEN coalesce(setting, CASE WHEN NOT trusted THEN caller END)
         WHEN NOT trusted AND position(' / ' IN key) > 0 THEN split_part(key, ' / ', 1) END;
     denied  text := (SELECT string_agg(c, ', ') FROM unnest('{type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
-        parent, unique_key}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
+        parent, unique_key, traceparent}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
         AND EXISTS (SELECT FROM jsonb_array_elements(jobs) j WHERE j ? c AND (c = 'payload' OR j -> c <> 'null')
             AND NOT '{"payload": {}, "priority": 0, "max_attempts": 5}' @> jsonb_build_object(c, j -> c)));
 BEGIN
@@ -157,6 +157,10 @@ CREATE DOMAIN dispatcherd.unique_key AS text
     CONSTRAINT unique_key_begins_with_its_owner CHECK (VALUE IS NULL OR dispatcherd.owner(key => VALUE) IS DISTINCT FROM '');
 CREATE DOMAIN dispatcherd.expected_ms AS int
     CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);
+-- The form of version 00 of the W3C recommendation Trace Context. CheckTraceparent in Go has the same rule; a test compares the two.
+CREATE DOMAIN dispatcherd.traceparent AS text
+    CONSTRAINT traceparent_is_w3c_trace_context CHECK (
+        VALUE COLLATE "C" ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$');
 
 -- The ids of jobs, batches and flows. They come from a sequence of its own, because batches and flows are in another table, and because
 -- identity columns do not reach partitions before Postgres 17.
@@ -195,7 +199,8 @@ CREATE TABLE dispatcherd.jobs (
     parent       bigint,
     unique_key   dispatcherd.unique_key,
     watched      boolean,
-    expected_ms  dispatcherd.expected_ms
+    expected_ms  dispatcherd.expected_ms,
+    traceparent  dispatcherd.traceparent
 ) PARTITION BY LIST (status);
 ALTER TABLE dispatcherd.jobs
     ALTER COLUMN keys SET STORAGE PLAIN, -- never compressed or moved to the TOAST table
@@ -203,7 +208,7 @@ ALTER TABLE dispatcherd.jobs
 
 COMMENT ON TABLE dispatcherd.jobs IS
     'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, '
-    'unique_key]).';
+    'unique_key, traceparent]).';
 COMMENT ON COLUMN dispatcherd.jobs.id IS
     'Assigned from the sequence job_ids. No index keeps ids unique over all statuses, but only dispatchers and the owner can set one.';
 COMMENT ON COLUMN dispatcherd.jobs.run_at IS 'Not run before; the age that counts in the score starts here.';
@@ -240,6 +245,8 @@ COMMENT ON COLUMN dispatcherd.jobs.watched IS
     'True: a batch, a flow or children of the job depend on its end, so the end is recorded in the table ends. Otherwise NULL.';
 COMMENT ON COLUMN dispatcherd.jobs.expected_ms IS
     'How long an attempt probably takes, in milliseconds; it decides the lane and never changes. NULL = unknown.';
+COMMENT ON COLUMN dispatcherd.jobs.traceparent IS
+    'The W3C trace context of the producer, which workers get. No decision depends on it. NULL = none.';
 
 -- What "dispatcherd job list" shows. No program reads the view: it is for operators with psql while no dispatcher runs. The role
 -- dispatcherd_reader may not read it, because an error may contain parts of a payload.

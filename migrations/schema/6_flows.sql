@@ -206,6 +206,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
             THEN format('keys is %s, must be a text of words, for example "tenant:42 stripe*3"', left((job -> 'keys')::text, 64))
         WHEN jsonb_typeof(job -> 'unique_key') NOT IN ('string', 'null')
             THEN format('unique_key is %s, must be a text', left((job -> 'unique_key')::text, 64))
+        WHEN jsonb_typeof(job -> 'traceparent') NOT IN ('string', 'null')
+            THEN format('traceparent is %s, must be a text', left((job -> 'traceparent')::text, 64))
         WHEN job ->> 'unique_key' LIKE '% / %'
             THEN format('unique_key is %s, must not contain " / ", which follows the owner', left((job -> 'unique_key')::text, 64))
         WHEN jsonb_typeof(job -> 'run_at') NOT IN ('string', 'null')
@@ -220,25 +222,28 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
             THEN format('expected_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'expected_ms')::text, 64))
     END
     FROM (SELECT min(k) AS name FROM jsonb_object_keys(CASE WHEN jsonb_typeof(job) = 'object'
-        THEN job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys}'::text[] ELSE '{}' END) k) u
+        THEN job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys,traceparent}'::text[]
+        ELSE '{}' END) k) u
 $$;
 
 -- Inserts jobs that are JSON objects. Job jobs[i] gets ids[i], statuses[i] and watched[i], and all get the parent. With checked, the caller
 -- has checked the parent, and check_parent does not. Their unique keys get the owner. An earlier run_at becomes the present. The payload is
--- read from the object itself, because in a record the payload null would be as absent. open_batch, insert_member, insert_flow and
--- insert_nodes call it, and dispatchers for children (claim/spawn.go).
+-- read from the object itself, because in a record the payload null would be as absent. Jobs without a trace context get that in the
+-- setting dispatcherd.traceparent, which dispatchers set from the header of a call or from the parent. open_batch, insert_member,
+-- insert_flow and insert_nodes call it, and dispatchers for children (claim/spawn.go).
 CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispatcherd.status[], watched boolean[], parent bigint,
     checked boolean DEFAULT false, owner text DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
-        unique_key, parent, watched)
+        unique_key, parent, watched, traceparent)
     SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.job -> 'payload', '{}'), coalesce(r.priority, 0), d.due,
         CASE WHEN checked THEN d.due END, coalesce(r.max_attempts, 5),
-        r.timeout_ms, r.expected_ms, r.keys, coalesce(owner || ' / ', '') || r.unique_key, parent, watched[r.place]
+        r.timeout_ms, r.expected_ms, r.keys, coalesce(owner || ' / ', '') || r.unique_key, parent, watched[r.place],
+        coalesce(r.traceparent, nullif(current_setting('dispatcherd.traceparent', true), ''))
     FROM ROWS
         FROM (jsonb_to_recordset(jobs) AS (type text, priority smallint, run_at timestamptz, max_attempts smallint,
-        timeout_ms int, expected_ms int, keys text, unique_key text), jsonb_array_elements(jobs))
-        WITH ORDINALITY AS r (type, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, job, place)
+        timeout_ms int, expected_ms int, keys text, unique_key text, traceparent text), jsonb_array_elements(jobs))
+        WITH ORDINALITY AS r (type, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, traceparent, job, place)
             CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
 $$;
 
@@ -355,11 +360,11 @@ BEGIN
                 RETURNING u.until INTO until;
             CONTINUE WHEN NOT FOUND;
         END IF;
-        INSERT INTO dispatcherd.jobs (id, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key)
-        SELECT fresh, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0), greatest(r.run_at, clock_timestamp()),
-            coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, unique_key
+        INSERT INTO dispatcherd.jobs (id, unique_key, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
+            traceparent) SELECT fresh, unique_key, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0),
+            greatest(r.run_at, clock_timestamp()), coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, r.traceparent
         FROM jsonb_to_record(job) AS r (type text, priority smallint, run_at timestamptz, max_attempts smallint, timeout_ms int,
-            expected_ms int, keys text) ON CONFLICT DO NOTHING;
+            expected_ms int, keys text, traceparent text) ON CONFLICT DO NOTHING;
         inserted := FOUND;
         id := fresh;
         EXIT WHEN inserted;

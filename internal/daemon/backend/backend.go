@@ -7,6 +7,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -150,7 +151,8 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	if r.Key != "" {
 		key = &claim.RequestKey{Key: sha256.Sum256([]byte(r.Key)), Request: r.Mark, Keep: r.Keep}
 	}
-	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Timeout, Expected: r.Expected, Keys: r.Keys}
+	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Timeout, Expected: r.Expected, Keys: r.Keys,
+		Traceparent: r.Traceparent}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
 	if errors.Is(err, claim.ErrKeyReused) {
 		return 0, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
@@ -244,6 +246,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 	if err := permit(job.Type); err != nil {
 		return 0, false, err
 	}
+	job.Traceparent = cmp.Or(job.Traceparent, rest.TraceparentOf(ctx))
 	if job.RunIn != nil {
 		now, err := within(ctx, b.jobs().Clock)
 		if err != nil {

@@ -47,7 +47,7 @@ func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads 
 			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("chunk %d cannot be sent to a worker: %w", i+1, err)}
 		}
 	}
-	job := claim.New{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected}
+	job := claim.New{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected, Traceparent: f.Traceparent}
 	id, err := within(ctx, func(ctx context.Context) (dispatcherd.JobID, error) {
 		return b.jobs().InsertBatch(ctx, job, payloads)
 	})

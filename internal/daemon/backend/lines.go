@@ -3,6 +3,7 @@ package backend
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,11 @@ func checkJob(j *contract.NewJob) error {
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
 	}
+	if j.Traceparent != nil {
+		if err := dispatcherd.CheckTraceparent(*j.Traceparent); err != nil {
+			return err
+		}
+	}
 	if j.Keys != nil {
 		if _, err := permits.Parse(*j.Keys); err != nil {
 			return err
@@ -89,7 +95,7 @@ func rowOf(j *contract.NewJob) claim.New {
 	return claim.New{
 		Type: j.Type, Payload: j.Payload, Priority: j.Priority, RunAt: given(j.RunAt), MaxAttempts: int(given(j.MaxAttempts)),
 		Timeout: time.Duration(given(j.TimeoutMS)) * time.Millisecond, Expected: time.Duration(given(j.ExpectedMS)) * time.Millisecond,
-		Keys: given(j.Keys), Parent: given(j.Parent), UniqueKey: given(j.UniqueKey),
+		Keys: given(j.Keys), Parent: given(j.Parent), UniqueKey: given(j.UniqueKey), Traceparent: given(j.Traceparent),
 	}
 }
 
@@ -119,6 +125,7 @@ type lineReader struct {
 	number  int // of the current line, from 1
 	longest int // bytes that a line may have
 	user    string
+	trace   *string // of jobs without a trace context; nil = none
 	job     contract.NewJob
 }
 
@@ -156,6 +163,7 @@ func (l *lineReader) next() error {
 		}
 		var err error
 		quota.Parse(l.user, len(line), func() { l.job, err = parseJob(line) })
+		l.job.Traceparent = cmp.Or(l.job.Traceparent, l.trace)
 		switch {
 		case err != nil:
 		case l.job.UniqueFor != nil:

@@ -63,6 +63,8 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","max_attempts":0}`: "line 1: max_attempts 0 is less than 1",
 		`{"type":"pdf","timeout_ms":0}`:   "line 1: timeout_ms 0 is less than 1",
 		`{"type":"pdf","expected_ms":0}`:  "line 1: expected_ms 0 is less than 1",
+		`{"type":"pdf","traceparent":""}`: `line 1: traceparent "" must be 00-TRACE-PARENT-FLAGS with 32, 16 and 2 hexadecimal digits ` +
+			`in lower case, TRACE and PARENT not zero`,
 		`{"type":"pdf","expected_ms":2147483648}`: "line 1: expected_ms cannot be the JSON number 2147483648: write a whole number " +
 			"from 1 to 2147483647",
 		`{"type":"pdf","expected_ms":"1h"}`: "line 1: expected_ms cannot be the JSON string: " +
@@ -71,11 +73,11 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","run_at":"tomorrow"}`:             `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","run_at":5}`:                      `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","prio":3}`: `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, ` +
-			`max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
+			`max_attempts, timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"Type":"pdf"}`: `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, ` +
-			`timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
+			`timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"type":"pdf","\u0070ayload":1}`: `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, ` +
-			`run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, unique_for, run_in`,
+			`run_at, max_attempts, timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"type":"a","payload":{},"type":"b"}`:    "line 1: type is given twice",
 		`{"payload":{"\"":["{"]},"payload":"\\"}`: "line 1: payload is given twice",
 		`{"type":"a\u2028b"}`:                     "line 1: type has the invisible character U+2028 at byte 2: remove it",

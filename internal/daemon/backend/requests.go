@@ -54,6 +54,7 @@ func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcher
 		Priority:     r.Priority,
 		Class:        dispatcherd.ClassOf(r.Expected),
 		Payload:      r.Payload,
+		Traceparent:  r.Traceparent,
 		Session:      r.Session,
 		Deadline:     r.Timeout,
 		Wait:         r.WaitCapacity,

@@ -37,7 +37,7 @@ func (b *Backend) InsertLines(
 	defer leave()
 	permitParent := func(id dispatcherd.JobID) error { return b.permitParent(ctx, id, permit) }
 	lines := newLineReader(body, b.MaxPayload)
-	lines.user = quota.UserOf(ctx)
+	lines.user, lines.trace = quota.UserOf(ctx), rest.TraceparentOf(ctx)
 	upload := &upload{permit: permit, permitParent: permitParent, lines: lines, strict: strict, report: bad}
 	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)

@@ -139,6 +139,12 @@ func CheckJSON(what string, text []byte) error {
 	return nil
 }
 
+// A statement between the two inserts jobs without a trace context with that of its parameter, NULL = none.
+const (
+	withTrace = `FROM set_config('dispatcherd.traceparent', coalesce(`
+	traced    = `, current_setting('dispatcherd.traceparent', true), ''), true)`
+)
+
 // Open opens a batch and returns its id, which is also that of its callback.
 func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.JobID, err error) {
 	var callback *string
@@ -153,8 +159,8 @@ func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.Jo
 		callback = new(string(b.Callback))
 	}
 	err = j.DB.QueryRow(ctx, `SELECT dispatcherd.open_batch($1::text::jsonb, coalesce(nullif($2::text, ''), 'done'),
-		nullif($3::text, ''), nullif($4::bigint, 0))`,
-		callback, b.RunWhen, b.Name, int64(b.Parent)).
+		nullif($3::text, ''), nullif($4::bigint, 0)) `+withTrace+`$5::text`+traced,
+		callback, b.RunWhen, b.Name, int64(b.Parent), rest.TraceparentOf(ctx)).
 		Scan(&id)
 	return id, refused(err)
 }
@@ -176,7 +182,8 @@ func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.Inse
 		return f, err
 	}
 	var text []byte
-	if err = j.DB.QueryRow(ctx, `SELECT dispatcherd.insert_flow($1::text::jsonb)::text`, string(document)).Scan(&text); err != nil {
+	if err = j.DB.QueryRow(ctx, `SELECT dispatcherd.insert_flow($1::text::jsonb)::text `+withTrace+`$2::text`+traced,
+		string(document), rest.TraceparentOf(ctx)).Scan(&text); err != nil {
 		return f, refused(err)
 	}
 	return f, json.Unmarshal(text, &f)

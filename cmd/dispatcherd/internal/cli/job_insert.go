@@ -24,8 +24,8 @@ from a file or standard input ("-"):
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, each
-at most once. One bad line rejects the whole stream. With --skip-bad only the bad lines are left out.
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key,
+traceparent, each at most once. One bad line rejects the whole stream. With --skip-bad only the bad lines are left out.
 A unique_key that another job has rejects the whole stream in any case.
 If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
@@ -67,6 +67,7 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 	Number(job, new(int64), "parent", "1", LargestID, "id of an open batch; the job becomes a member of it")
 	job.String("unique-key", "", "insert nothing if a pending or running job has this key")
 	Number(job, new(time.Duration), "unique-for", "1s", Longest, "time for which the unique key stays taken, also after the job has ended")
+	job.String("traceparent", "", "W3C trace context, for the worker")
 	flags := cmd.Flags()
 	flags.AddFlagSet(job)
 	flags.BoolVar(&skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")

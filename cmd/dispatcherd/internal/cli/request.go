@@ -62,6 +62,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
 	flags.StringVar(&r.Keys, "keys", "", "keys as for job insert; only with --durable")
 	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
+	flags.StringVar(&r.Traceparent, "traceparent", "", "W3C trace context, for the worker")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
 	a.APIFlags(cmd)
 	types := a.completeTypes()
