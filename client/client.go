@@ -20,22 +20,27 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Options say how to reach a dispatcher. Exactly one of Socket and URL is required.
+// Options say how to reach a dispatcher. Exactly one of Socket, URL and Dispatcher is required.
 type Options struct {
 	Socket string // path of the API's Unix socket
 	URL    string // address of the API on TCP, such as http://127.0.0.1:8088
-	Token  string // bearer token, for TCP
+	// Dispatcher has addresses of the API, separated by commas: unix:///path, tls://host:port, or tcp://127.0.0.1:port. Each connection goes
+	// to the first dispatcher that answers.
+	Dispatcher  string
+	Token       string                  // bearer token, for TCP
+	Credentials workerproto.Credentials // for TCP
 	// Connections bounds the connections kept open between calls; 0 = 64.
 	Connections int
 }
 
 // Client sends requests to one dispatcher. It is safe for use by many goroutines. On a
-// Unix socket all requests are frames on one connection. On TCP they are HTTP requests,
+// Unix socket, and with Options.Dispatcher, all requests are frames on one connection. With a URL they are HTTP requests,
 // and each waiting call holds one connection.
 type Client struct {
 	base, token string
+	proofs      workerproto.Credentials
 	http        *http.Client
-	frames      *frameClient // nil on TCP
+	frames      *frameClient // nil with a URL
 }
 
 // idleTimeout is how long an unused connection is kept. It is shorter than the dispatcher's
@@ -62,26 +67,58 @@ func New(o Options) (*Client, error) {
 		kept = 64
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true, IdleConnTimeout: idleTimeout}
-	c := &Client{base: strings.TrimSuffix(o.URL, "/"), token: o.Token, http: &http.Client{Transport: transport}}
+	c := &Client{
+		base: strings.TrimSuffix(o.URL, "/"), token: o.Token, proofs: o.Credentials, http: &http.Client{Transport: transport},
+	}
+	var addresses workerproto.Addresses
+	var err error
 	switch {
-	case o.Socket != "" && o.URL != "":
+	case o.Socket != "" && o.URL != "", o.Dispatcher != "" && o.Socket+o.URL != "":
 		return nil, errors.New("both a socket and a URL are given: choose one")
 	case o.Socket != "":
-		if err := workerproto.CheckSocketPath(o.Socket); err != nil {
-			return nil, err
-		}
-		c.base, c.frames = "http://dispatcherd", &frameClient{dial: func() (net.Conn, error) { return net.Dial("unix", o.Socket) }}
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
-		}
+		addresses, err = workerproto.Addresses{workerproto.SocketAddress(o.Socket)}, workerproto.CheckSocketPath(o.Socket)
+	case o.Dispatcher != "":
+		addresses, err = workerproto.ParseAddresses(o.Dispatcher)
 	case o.URL == "":
-		return nil, errors.New("no dispatcher is named: give Socket or URL")
+		err = errors.New("no dispatcher is named: give Socket or URL, or Dispatcher")
 	default:
-		if err := CheckURL(o.URL); err != nil {
-			return nil, err
+		err = CheckURL(o.URL)
+		if o.Credentials.CA+o.Credentials.Cert != "" {
+			transport.DialTLSContext = func(ctx context.Context, _, host string) (net.Conn, error) {
+				return workerproto.TLSAddress(host).Connect(ctx, &c.proofs, httpProtocol)
+			}
+		}
+	}
+	if err == nil {
+		err = o.Credentials.Check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if addresses != nil {
+		c.base, c.frames = "http://dispatcherd", &frameClient{dial: func() (*workerproto.CallerConn, error) {
+			return first(addresses, func(a workerproto.Address) (*workerproto.CallerConn, error) {
+				return workerproto.DialCaller(context.Background(), a, &c.proofs, c.token, "") // bounds the wait for the welcome
+			})
+		}}
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return first(addresses, func(a workerproto.Address) (net.Conn, error) { return a.Connect(ctx, &c.proofs, httpProtocol) })
 		}
 	}
 	return c, nil
+}
+
+// httpProtocol is the protocol of HTTP on a connection with TLS (ALPN).
+const httpProtocol = "http/1.1"
+
+// first connects to the first dispatcher that answers.
+func first[C any](list workerproto.Addresses, dial func(workerproto.Address) (C, error)) (conn C, err error) {
+	for _, a := range list {
+		if conn, err = dial(a); err == nil {
+			return conn, nil
+		}
+	}
+	return conn, err
 }
 
 // Close closes idle connections. Calls in progress continue.
@@ -127,12 +164,19 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	maps.Copy(req.Header, header)
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+	token, err := c.token, error(nil)
+	if token == "" {
+		token, err = c.proofs.Token()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, c.proofs.Explain(req.URL.Host, err)
 	}
 	if res.StatusCode < 300 {
 		return res, nil

@@ -12,19 +12,28 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
+
+// connecting returns a function that says hello on a connection.
+func connecting(dial func() net.Conn) func() (*workerproto.CallerConn, error) {
+	return func() (*workerproto.CallerConn, error) {
+		return workerproto.ConnectCaller(context.Background(), dial(), "", "")
+	}
+}
 
 // A dispatcher that accepts a connection and sends no welcome delays no call beyond the
 // call's own context, and Close not at all.
 func TestConnectionAttemptBlocksNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		c := &frameClient{dial: func() (net.Conn, error) {
+		c := &frameClient{dial: connecting(func() net.Conn {
 			dials++
 			near, far := net.Pipe()
 			go func() { _, _ = bufio.NewReader(far).ReadBytes('\n') }() // the hello; nothing follows
-			return near, nil
-		}}
+			return near
+		})}
 		began := time.Now()
 		patient := make(chan error, 1)
 		go func() {
@@ -50,12 +59,12 @@ func TestConnectionAttemptBlocksNoOtherCall(t *testing.T) {
 func TestConcurrentCallsShareAConnectionAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		c := &frameClient{dial: func() (net.Conn, error) {
+		c := &frameClient{dial: connecting(func() net.Conn {
 			dials++
 			near, far := net.Pipe()
 			go answerAll(far, time.Second)
-			return near, nil
-		}}
+			return near
+		})}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := c.do(ctx, &Request{Type: "pdf"}, nil)
@@ -80,15 +89,15 @@ func TestConcurrentCallsShareAConnectionAttempt(t *testing.T) {
 func TestCloseWhileConnectingLetsTheCallContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials, ended := 0, make(chan struct{})
-		c := &frameClient{dial: func() (net.Conn, error) {
+		c := &frameClient{dial: connecting(func() net.Conn {
 			dials++
 			near, far := net.Pipe()
 			go func() {
 				answerAll(far, time.Second)
 				close(ended)
 			}()
-			return near, nil
-		}}
+			return near
+		})}
 		answer := make(chan error, 1)
 		go func() {
 			_, err := c.do(t.Context(), &Request{Type: "pdf"}, nil)
@@ -120,7 +129,7 @@ func answerAll(conn net.Conn, delay time.Duration) {
 func TestPanicOfTheStreamsFunctionCancelsTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last, ended := "", make(chan struct{})
-		c := &frameClient{dial: func() (net.Conn, error) {
+		c := &frameClient{dial: connecting(func() net.Conn {
 			near, far := net.Pipe()
 			go func() {
 				defer close(ended)
@@ -133,8 +142,8 @@ func TestPanicOfTheStreamsFunctionCancelsTheRequest(t *testing.T) {
 					last = lines.Text()
 				}
 			}()
-			return near, nil
-		}}
+			return near
+		})}
 		require.PanicsWithValue(t, "boom", func() {
 			_, _ = c.do(t.Context(), &Request{Type: "pdf"}, func(Event) error { panic("boom") })
 		})

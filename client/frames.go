@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +18,7 @@ var errNotSent = errors.New("the connection to the dispatcher ended before the r
 // frameClient sends requests as frames. All requests share one connection, which the first
 // request opens.
 type frameClient struct {
-	dial func() (net.Conn, error)
+	dial func() (*workerproto.CallerConn, error)
 
 	mu   sync.Mutex
 	conn *connection // if nil or ended, the next request connects
@@ -48,7 +47,7 @@ func (c *frameClient) connected(ctx context.Context, me *call) (l *connection, i
 	if l == nil || l.ended {
 		l = &connection{ready: make(chan struct{}), mu: &c.mu, open: map[int64]*call{}}
 		c.conn = l
-		go l.connectAndRead(c.dial) //nolint:gosec // it serves other calls, too, and so it does not end with ctx
+		go l.connectAndRead(c.dial) // it serves other calls, too, and so it does not end with ctx
 	}
 	l.last++
 	id = l.last
@@ -194,12 +193,8 @@ func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
 
 // connectAndRead connects. It then passes answers and events to the calls until the
 // connection ends.
-func (l *connection) connectAndRead(dial func() (net.Conn, error)) {
-	var conn *workerproto.CallerConn
-	stream, err := dial()
-	if err == nil {
-		conn, err = workerproto.ConnectCaller(context.Background(), stream, "") // bounds the wait for the welcome
-	}
+func (l *connection) connectAndRead(dial func() (*workerproto.CallerConn, error)) {
+	conn, err := dial()
 	l.mu.Lock()
 	l.conn, l.err, l.ended = conn, err, err != nil
 	l.closeIfUnusedLocked()

@@ -91,14 +91,18 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	if w.opts.FindSocket != nil {
 		call(w, "FindSocket", func(find func() string) { w.opts.Socket = find() }, w.opts.FindSocket)
 	}
+	address := workerproto.SocketAddress(w.opts.Socket)
+	if w.addresses != nil {
+		address = w.addresses[0]
+	}
 	hello, offered := w.hello()
-	c, err := workerproto.Dial(ctx, w.opts.Socket, hello)
+	c, err := workerproto.DialAt(ctx, address, &w.opts.Credentials, hello)
 	if err != nil {
 		if hasCode(err, workerproto.FrameTooLong) {
 			w.room = 0 // this dispatcher has a smaller frame limit than the last one
 		}
 		w.disconnected(nil)
-		return false, fmt.Errorf("dispatcher at %s: %w", w.opts.Socket, err)
+		return false, fmt.Errorf("dispatcher at %s: %w", address.Name(), err)
 	}
 	if !w.connected(c, hello, offered) {
 		w.disconnected(nil)

@@ -20,11 +20,14 @@ import (
 // errors and the context.
 type Handler func(ctx context.Context, job *Job) (result any, err error)
 
-// Options configure a Worker. Only Socket or FindSocket is required.
+// Options configure a Worker. Only one of Socket, FindSocket and Dispatcher is required.
 type Options struct {
-	Socket string        // path of the dispatcher's socket
-	Name   string        // for people; default: host name and process id
-	Grace  time.Duration // how long jobs may run after Run's context is done; default 30 s
+	Socket string // path of the dispatcher's socket
+	// Dispatcher has the addresses of dispatchers, separated by commas: unix:///path, tls://host:port, or tcp://127.0.0.1:port.
+	Dispatcher  string
+	Credentials workerproto.Credentials // for tls and tcp
+	Name        string                  // for people; default: host name and process id
+	Grace       time.Duration           // how long jobs may run after Run's context is done; default 30 s
 	// After Grace the contexts of the jobs are cancelled. If handlers still run after a
 	// further Abandon, Run returns without waiting for them; default 10 s.
 	Abandon time.Duration
@@ -79,8 +82,9 @@ func positive[T int | time.Duration](value, otherwise T) T {
 
 // Worker is a process with slots. Make one with New.
 type Worker struct {
-	opts    Options
-	process string // random; the same in all connections
+	opts      Options
+	process   string                // random; the same in all connections
+	addresses workerproto.Addresses // of dispatchers; not empty
 
 	// These are used only by Run's goroutine.
 	room   int    // bytes for resume offers in a hello, from the last welcome
@@ -221,8 +225,16 @@ func (w *Worker) start() error {
 			return fmt.Errorf("worker: slot %d: %w", sl.Number, err)
 		}
 	}
-	if w.opts.Socket == "" && w.opts.FindSocket == nil {
-		return errors.New("worker: Options name no socket: set Socket or FindSocket")
+	if w.opts.Dispatcher != "" && w.opts.FindSocket == nil && w.opts.Socket == "" {
+		var err error
+		if w.addresses, err = workerproto.ParseAddresses(w.opts.Dispatcher); err != nil {
+			return fmt.Errorf("worker: Dispatcher: %w", err)
+		}
+		if err = w.opts.Credentials.Check(); err != nil {
+			return fmt.Errorf("worker: %w", err)
+		}
+	} else if w.opts.Socket == "" && w.opts.FindSocket == nil || w.opts.Dispatcher != "" {
+		return errors.New("worker: Options must name one dispatcher: set Socket or FindSocket, or Dispatcher")
 	}
 	if n := len(w.opts.Name); n > dispatcherd.MaxWorkerLength {
 		return fmt.Errorf("worker: name of %d bytes, the limit is %d", n, dispatcherd.MaxWorkerLength)

@@ -15,11 +15,11 @@ type CallerConn struct {
 
 // ConnectCaller sends a hello on a fresh connection. It waits for the welcome, at most
 // until ctx is done. ConnectCaller owns conn and closes it if it returns an error.
-// caller is a name of the program, for people.
-func ConnectCaller(ctx context.Context, conn net.Conn, caller string) (*CallerConn, error) {
+// caller is a name of the program, for people. token proves who the caller is, over TCP.
+func ConnectCaller(ctx context.Context, conn net.Conn, caller, token string) (*CallerConn, error) {
 	c := &CallerConn{}
 	c.decoder = NewDispatcherDecoder(true)
-	hello := &CallerHello{MinVersion: MinVersion, MaxVersion: MaxVersion, Caller: caller}
+	hello := &CallerHello{MinVersion: MinVersion, MaxVersion: MaxVersion, Caller: caller, Token: token}
 	if err := c.start(ctx, conn, hello); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ type CallerHello struct {
 	MinVersion, MaxVersion int
 	Caller                 string // at most dispatcherd.MaxWorkerLength bytes, for people; may be empty
 	Worker                 string // empty; only a worker at the wrong socket sends it, and is refused
+	Token                  string // proves who the caller is; sent over TCP only
 }
 
 func (m *CallerHello) members(c *codec) {
@@ -16,4 +17,5 @@ func (m *CallerHello) members(c *codec) {
 	c.versions(&m.MinVersion, &m.MaxVersion)
 	c.text("caller", &m.Caller, unbounded, optional)
 	c.text("worker", &m.Worker, unbounded, optional)
+	symbol(c, "token", &m.Token, maxBearer, optional)
 }

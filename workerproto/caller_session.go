@@ -23,7 +23,7 @@ type CallerHandler interface {
 
 // ServeCallers accepts callers from l. In all other respects it is like [Serve].
 func ServeCallers(ctx context.Context, l net.Listener, limits Limits, h CallerHandler, obs Observer) error {
-	return serve(ctx, l, limits, obs, func(c *serverConn) protocol {
+	return serve(ctx, []net.Listener{l}, limits, obs, func(c *serverConn) protocol {
 		s := &CallerSession{handler: h}
 		s.session = session[CallerFrame]{serverConn: c, decoder: NewCallerDecoder(), rules: s}
 		return s
@@ -67,6 +67,9 @@ func (s *CallerSession) Offer(f DispatcherFrame) error {
 // hello implements rules.
 func (s *CallerSession) hello(f CallerFrame) error {
 	if fault := checkCallerHello(f); fault != nil {
+		return fault
+	}
+	if fault := s.identify(&f.(*CallerHello).Token); fault != nil {
 		return fault
 	}
 	s.handler.Open(s)

@@ -21,6 +21,8 @@ type Hello struct {
 	// startup-worker schedule is not repeated after it reconnects. It should be random. Without it
 	// each connection counts as a new process, unless it resumes executions.
 	Process string
+	// Token proves who the worker is. It is sent over TCP only.
+	Token string
 }
 
 // Running is a resume offer: an execution that began in an earlier session, with
@@ -41,6 +43,7 @@ func (m *Hello) members(c *codec) {
 	list(c, "running", &m.Running, Running{Slot: noSlot}, listed[Running], optional)
 	c.boolean("resumes", &m.Resumes, false, optional)
 	symbol(c, "process", &m.Process, maxNonce, optional)
+	symbol(c, "token", &m.Token, maxBearer, optional)
 }
 
 func (r *Running) members(c *codec) {

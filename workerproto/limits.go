@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"net"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -27,6 +28,10 @@ type Limits struct {
 	HeartbeatInterval time.Duration // silence after which a ping is sent; default 5 s
 	HeartbeatTimeout  time.Duration // silence after which the session ends; default 3 intervals (15 s), at least 2
 	Resume            time.Duration // how long executions may continue without a connection; 0 = not at all
+	// Identify decides who a peer over TCP is: by the token of its hello, which may be "", and by the certificate of conn. If the peer may
+	// not connect, objection has the reason and the remedy. Before that, a connection over TCP does not count towards MaxConnections. If
+	// Identify is nil, each peer may connect. It is called from many goroutines at once.
+	Identify func(conn net.Conn, token string) (peer Peer, objection string)
 	// Permit decides whether a peer may serve a type. It returns "" if so. Otherwise it
 	// returns a text for the worker with the reason and the remedy. It is called for
 	// every type of every announced slot, from many goroutines at once. If Permit is

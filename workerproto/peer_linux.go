@@ -5,12 +5,8 @@ import (
 	"syscall"
 )
 
-// PeerOf returns the process at the other end of a connection. It asks the kernel
-// (SO_PEERCRED). A wrapper must have the method NetConn, as in crypto/tls.
-func PeerOf(conn net.Conn) Peer {
-	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = wrapper.NetConn()
-	}
+// kernelPeer asks the kernel for the process at the other end of a connection (SO_PEERCRED).
+func kernelPeer(conn net.Conn) Peer {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {
 		return unknownPeer

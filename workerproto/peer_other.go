@@ -4,5 +4,5 @@ package workerproto
 
 import "net"
 
-// PeerOf returns an unknown peer, because it is implemented on Linux only.
-func PeerOf(net.Conn) Peer { return unknownPeer }
+// kernelPeer returns an unknown peer, because it is implemented on Linux only.
+func kernelPeer(net.Conn) Peer { return unknownPeer }

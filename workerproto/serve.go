@@ -28,10 +28,10 @@ type Handler interface {
 	Closed(s *Session, cause error)
 }
 
-// Serve accepts workers from l until ctx is done. Then it closes l, ends all
+// Serve accepts workers from l and more until ctx is done. Then it closes the listeners, ends all
 // sessions with ShuttingDown, and returns when the last Closed has returned. To let
 // workers finish, send GoAway and wait before ctx is cancelled. Serve returns nil if ctx
-// is done, and otherwise the error of l.
-func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Observer) error {
-	return serve(ctx, l, limits, obs, func(c *serverConn) protocol { return newSession(c, h) })
+// is done, and otherwise the error of a listener.
+func Serve(ctx context.Context, l net.Listener, limits Limits, h Handler, obs Observer, more ...net.Listener) error {
+	return serve(ctx, append(more, l), limits, obs, func(c *serverConn) protocol { return newSession(c, h) })
 }

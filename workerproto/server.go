@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,25 +44,31 @@ type protocol interface {
 	closed(cause error)
 }
 
-// serve accepts connections from l until ctx is done. Then it closes l, ends
+// serve accepts connections from the listeners until ctx is done. Then it closes them, ends
 // all sessions with ShuttingDown, and returns when the last one has closed.
-func serve(ctx context.Context, l net.Listener, limits Limits, obs Observer, p func(*serverConn) protocol) error {
+func serve(ctx context.Context, from []net.Listener, limits Limits, obs Observer, p func(*serverConn) protocol) error {
 	if obs == nil {
 		obs = NoObserver{}
 	}
 	srv := &server{limits: limits.WithDefaults(), obs: obs, protocol: p, open: make(map[*serverConn]struct{})}
 	srv.users = quota.New(srv.limits.MaxConnections)
-	released := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(released)
-		_ = l.Close() // makes Accept return
+	end := sync.OnceFunc(func() {
+		for _, l := range from {
+			_ = l.Close() // makes Accept return
+		}
 		srv.shutDown()
 	})
-	err := srv.accept(ctx, l)
-	if !stop() {
-		<-released // path and lock are free when Serve returns
+	stop := context.AfterFunc(ctx, end)
+	defer stop()
+	ended := make(chan error, len(from))
+	for _, l := range from {
+		go func() { ended <- srv.accept(ctx, l) }()
 	}
-	srv.shutDown()
+	err := <-ended
+	end() // path and lock are free when Serve returns
+	for range from[1:] {
+		err = cmp.Or(err, <-ended)
+	}
 	srv.running.Wait()
 	if ctx.Err() != nil {
 		err = nil // the listener was closed above
@@ -94,14 +101,18 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 // admit starts a session, or rejects the connection in one write.
 func (srv *server) admit(conn net.Conn) {
 	c := newServerConn(conn, srv.limits, srv.obs)
-	objection := ""
-	srv.mu.Lock()
-	if !srv.users.Fits(c.user, 1) {
-		objection = srv.users.Objection(c.user, 1, "connections")
+	c.enter = func() *Error {
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		return srv.countLocked(c)
 	}
+	var objection *Error
+	srv.mu.Lock()
 	stopping := srv.stopping
-	if objection == "" && !stopping {
-		srv.users.Add(c.user, 1)
+	if !c.guest && !stopping {
+		objection = srv.countLocked(c)
+	}
+	if objection == nil && !stopping {
 		srv.open[c] = struct{}{}
 		srv.running.Add(1)
 	}
@@ -110,12 +121,22 @@ func (srv *server) admit(conn net.Conn) {
 	switch {
 	case stopping:
 		srv.reject(conn, Complain(ShuttingDown, "the dispatcher stops"))
-	case objection != "":
-		srv.reject(conn, Complain(TooManyConnections, "%s", objection))
+	case objection != nil:
+		srv.reject(conn, objection)
 	default:
 		srv.obs.Connections(n)
 		go srv.run(c)
 	}
+}
+
+// countLocked counts a connection for its user, unless that exceeds the share of the user.
+func (srv *server) countLocked(c *serverConn) *Error {
+	if !srv.users.Fits(c.user, 1) {
+		return Complain(TooManyConnections, "%s", srv.users.Objection(c.user, 1, "connections"))
+	}
+	srv.users.Add(c.user, 1)
+	c.counted = true
+	return nil
 }
 
 func (srv *server) reject(conn net.Conn, err *Error) {
@@ -152,7 +173,9 @@ func (srv *server) run(c *serverConn) {
 	_ = c.conn.Close() // a lingering connection is still open
 	srv.mu.Lock()
 	delete(srv.open, c)
-	srv.users.Add(c.user, -1)
+	if c.counted {
+		srv.users.Add(c.user, -1)
+	}
 	n := len(srv.open)
 	srv.mu.Unlock()
 	if opened {

@@ -3,6 +3,7 @@ package workerproto
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -24,11 +25,14 @@ var LargeFrames = quota.NewPlaces(64)
 // but does not decode lines. Session and CallerSession embed it.
 type serverConn struct {
 	transport
-	nonce  string
-	peer   Peer
-	user   string // of the peer
-	limits Limits
-	obs    Observer
+	nonce   string
+	peer    Peer
+	user    string        // of the peer
+	guest   bool          // the peer has not proved who it is
+	enter   func() *Error // counts the connection for the user
+	counted bool          // guarded by the mutex of the server
+	limits  Limits
+	obs     Observer
 
 	refused atomic.Int32 // frames for which the reader has not rested yet
 
@@ -39,6 +43,9 @@ type serverConn struct {
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 	c := &serverConn{nonce: newNonce(), peer: PeerOf(conn), limits: limits, obs: obs}
 	c.conn, c.user = conn, c.peer.User()
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok && limits.Identify != nil {
+		c.guest, c.user = true, "address "+tcp.IP.String()
+	}
 	c.in = lines{conn: conn, max: limits.MaxFrame, large: func() func() {
 		leave, _ := LargeFrames.Enter(context.Background(), c.user) // without a deadline it does not fail
 		return leave
@@ -65,13 +72,39 @@ func (c *serverConn) Nonce() string { return c.nonce }
 // Peer returns the process that connected, as the kernel reports it.
 func (c *serverConn) Peer() Peer { return c.peer }
 
+// identify asks who the peer is, and counts its connection. It removes the token.
+func (c *serverConn) identify(token *string) *Error {
+	if !c.guest {
+		*token = ""
+		return nil
+	}
+	peer, objection := c.limits.Identify(c.conn, *token)
+	*token = ""
+	if objection != "" {
+		return Complain(Refused, "%s", objection)
+	}
+	c.peer, c.user, c.guest = peer, peer.User(), false
+	return c.enter()
+}
+
+// tlsRecord is the first byte of a TLS handshake.
+const tlsRecord = 0x16
+
 // firstLine waits for one complete line, at most for HelloTimeout.
 func (c *serverConn) firstLine() ([]byte, error) {
 	_ = c.conn.SetReadDeadline(time.Now().Add(c.limits.HelloTimeout)) // as in transport.read
 	if err := c.ending(); err != nil {
 		return nil, err
 	}
-	line, err := c.in.wait()
+	var line []byte
+	err := c.in.read()
+	if err == nil {
+		if c.in.buf[c.in.start] == tlsRecord {
+			return nil, Complain(BadJSON, "this is a TLS handshake, and the listener has no TLS: connect with tcp:// on its host, or "+
+				"give the dispatcher --tls-cert and --tls-key")
+		}
+		line, err = c.in.wait()
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = Complain(HelloTimeout, "no hello within %v", c.limits.HelloTimeout)
 	}
@@ -150,7 +183,11 @@ func (c *serverConn) ending() error {
 func (c *serverConn) abort(cause error) {
 	c.fail(cause)
 	c.out.discard()
-	_ = c.conn.Close() // nothing is left to be sent
+	conn := c.conn // nothing is left to be sent
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn() // the end of a TLS connection is a message, which may have to wait
+	}
+	_ = conn.Close()
 }
 
 // finish makes the writer end. If the peer broke a rule, the writer first sends the

@@ -73,10 +73,16 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 // hello implements rules. It asks the handler and welcomes the worker. The writer starts when hello has returned, so that the
 // welcome is the first frame that the worker reads, and may be completed here.
 func (s *Session) hello(f WorkerFrame) error {
+	hello, ok := f.(*Hello)
+	if ok {
+		if fault := s.identify(&hello.Token); fault != nil {
+			return fault
+		}
+		s.state.peer = s.peer
+	}
 	if fault := s.state.accept(f); fault != nil {
 		return fault
 	}
-	hello := f.(*Hello)
 	s.worker, s.opening = hello.Worker, hello
 	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
 	s.send(w)

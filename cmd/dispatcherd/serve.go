@@ -32,7 +32,7 @@ func (a *app) serveCommand() *cobra.Command {
 and offer them to the next dispatcher on the socket. A second signal ends the dispatcher at once,
 as kill -9 does. No job is lost: a dispatcher that starts on the same socket of the same host takes
 the jobs over at once, and dispatchers on other hosts do so after --lease.
-SIGHUP reloads only the file of --api-tokens.`,
+SIGHUP reads the files of --api-tokens and --tls-* again; this also happens when they change.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
   dispatcherd serve --weights ageing=32         # a priority unit is worth 32 s of waiting instead of 64`,
@@ -134,10 +134,10 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	if err := cfg.Core.Validate(); err != nil {
 		return cfg, exit.Usagef("%w", err)
 	}
-	if err := cfg.API.Check(); err != nil {
+	if err := cfg.CheckListeners(); err != nil {
 		return cfg, exit.Usagef("%w", err)
 	}
-	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" {
+	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" && cfg.TLS.ClientCA == "" {
 		return cfg, exit.Usagef("--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
 			cfg.API.Listen)
 	}

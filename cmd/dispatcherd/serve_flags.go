@@ -45,9 +45,14 @@ func (f *serveFlags) registerConnections(flags *pflag.FlagSet) {
 	flags.Var(cli.Socket(&f.cfg.WorkerSocket, &f.cfg.WorkerAccess), "worker-socket", "Unix socket for workers: PATH,mode=0660,group=NAME")
 	flags.Var(cli.Socket(&f.cfg.APISocket, &f.cfg.APIAccess), "api-socket", "Unix socket for callers, operators and metrics, likewise")
 	flags.StringVar(&f.cfg.API.Listen, "api-listen", "", "TCP address of the API, such as 127.0.0.1:8088")
+	flags.StringVar(&f.cfg.WorkerListen, "worker-listen", "", "TCP address for workers, such as :7411 with TLS, or 127.0.0.1:7411 without")
 	flags.StringVar(&f.cfg.API.TokenFile, "api-tokens", "",
-		"file of the bearer tokens of TCP callers: on each line a name and the SHA-256 of the token in hex")
-	flags.Var(&f.cfg.Allow, "allow", "users that may serve a type, such as pdf=1001,render,@50; default: all (docs/explanation/security.md)")
+		"file of the bearer tokens of TCP workers and callers: per line a name, the SHA-256 in hex, a role")
+	flags.StringVar(&f.cfg.TLS.Cert, "tls-cert", "", "certificate in PEM, with which both TCP addresses use TLS")
+	flags.StringVar(&f.cfg.TLS.Key, "tls-key", "", "key of --tls-cert in PEM, which other users cannot read")
+	flags.StringVar(&f.cfg.TLS.ClientCA, "tls-client-ca", "", "CA in PEM whose certificates workers and callers may show instead of a token")
+	flags.Var(&f.cfg.Allow, "allow",
+		"users that may serve a type, such as pdf=1001,@50,token:gpu,cert:gpu-1; default: all (docs/explanation/security.md)")
 	flags.Var(&f.cfg.AllowAPI, "allow-api", "users that may use jobs of a type over the API socket, as in --allow")
 	cli.Number(flags, &f.cfg.Workers.HeartbeatTimeout, "heartbeat-timeout", "3ms", cli.LongestWait,
 		"silence after which a worker counts as dead; after a third of it the dispatcher sends a ping")

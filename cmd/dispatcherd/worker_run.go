@@ -33,16 +33,22 @@ describe the job. TRACEPARENT is its W3C trace context, if it has one. The worke
 stopped. SIGKILL of the worker kills COMMAND (on Linux), but not its children; a systemd unit or a container
 ends these. As process 1 of a container, the worker also reaps the processes that COMMAND leaves behind.`
 
+// workerRun are the settings of worker run.
+type workerRun struct {
+	types, env               []string
+	socket, name, dispatcher string
+	proofs                   workerproto.Credentials
+	slots                    int
+	grace                    time.Duration
+}
+
 func (a *app) workerRunCommand() *cobra.Command {
-	var (
-		types, env   []string
-		socket, name string
-	)
-	slots, grace := 1, 30*time.Second
+	o := workerRun{slots: 1, grace: 30 * time.Second}
 	cmd := &cobra.Command{
 		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Run a program once for each job", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
-  dispatcherd worker run --types echo -- cat`,
+  dispatcherd worker run --types echo -- cat
+  dispatcherd worker run --dispatcher tls://jobs.example:7411 --token-file token --ca ca.pem --types echo -- cat`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
 				return exit.Usagef("give the program after --, as in: worker run --types pdf -- ./convert")
@@ -54,54 +60,63 @@ func (a *app) workerRunCommand() *cobra.Command {
 				return asInit()
 			}
 			outliveLog()
-			if err := checkTypes(types, args[0]); err != nil {
-				return err
-			}
-			if err := checkEnvironment(env, socket); err != nil {
+			if err := o.check(args[0]); err != nil {
 				return err
 			}
 			program, err := exec.LookPath(args[0])
 			if err != nil {
 				return exit.Usagef("cannot run %s: %w; every job would fail", args[0], err)
 			}
-			said := "" // why there is no connection
-			find := func() string { return socket }
+			find := func() string { return o.socket }
 			if !cmd.Flags().Changed("worker-socket") { // a dispatcher of the user may start or end meanwhile
-				find = func() string { socket = a.FindSocket("worker.sock"); return socket }
+				find = func() string { o.socket = a.FindSocket("worker.sock"); return o.socket }
 			}
-			w := worker.New(worker.Options{
-				FindSocket: find, Name: name, Grace: max(grace, 1), // 0 would select the default
-				Connected: func(hello workerproto.Welcome) {
-					said = ""
-					a.Say("connected to %s on %s", hello.Dispatcher, socket)
-					a.sayWhatIsIdle(hello, slots)
-				},
-				Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
-				Disconnected: func(err error) {
-					if text := reasonOf(err) + whatKeepsOut(err, socket); cmd.Context().Err() == nil && text != said {
-						said = text
-						a.Say("not connected, retrying: %s", text)
-					}
-				},
-			})
-			a.Say("offering %s to the dispatcher on %s", cli.Counted(slots, "slot"), socket)
-			handler := a.sayingWhatFailed((&worker.Program{Path: program, Args: args[1:], Env: env}).Handle)
-			for _, t := range types {
+			if o.dispatcher != "" {
+				find, o.socket = nil, o.dispatcher
+			}
+			w := a.newWorker(cmd.Context(), &o, find)
+			a.Say("offering %s to the dispatcher on %s", cli.Counted(o.slots, "slot"), o.socket)
+			handler := a.sayingWhatFailed((&worker.Program{Path: program, Args: args[1:], Env: o.env}).Handle)
+			for _, t := range o.types {
 				w.Handle(t, handler)
 			}
-			w.Slots(slots, types...)
+			w.Slots(o.slots, o.types...)
 			return w.Run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&types, "types", nil, "types that the program supports, separated by commas")
-	flags.StringSliceVar(&env, "env", nil, "withheld variables to pass to COMMAND, by name")
-	cli.Number(flags, &slots, "slots", "1", "100000", "largest number of concurrent runs")
-	flags.StringVar(&name, "worker-name", "", "name of the worker (default: host and process id)")
+	flags.StringSliceVar(&o.types, "types", nil, "types that the program supports, separated by commas")
+	flags.StringSliceVar(&o.env, "env", nil, "withheld variables to pass to COMMAND, by name")
+	cli.Number(flags, &o.slots, "slots", "1", "100000", "largest number of concurrent runs")
+	flags.StringVar(&o.name, "worker-name", "", "name of the worker (default: host and process id)")
 	cli.OnlyOnCommandLine(flags)
-	a.WorkerSocketFlag(flags, &socket)
-	cli.Number(flags, &grace, "worker-grace", "0s", cli.Longest, "time for running programs to end when the worker stops")
+	a.WorkerSocketFlag(flags, &o.socket)
+	flags.StringVar(&o.dispatcher, "dispatcher", "",
+		"addresses of dispatchers instead of --worker-socket: tls://host:port, tcp://127.0.0.1:port or unix:///path, separated by commas")
+	cli.ProofFlags(flags, &o.proofs)
+	cli.Number(flags, &o.grace, "worker-grace", "0s", cli.Longest, "time for running programs to end when the worker stops")
 	return cmd
+}
+
+// newWorker returns a worker that says what happens to its connection.
+func (a *app) newWorker(ctx context.Context, o *workerRun, find func() string) *worker.Worker {
+	said := "" // why there is no connection
+	return worker.New(worker.Options{
+		FindSocket: find, Dispatcher: o.dispatcher, Credentials: o.proofs,
+		Name: o.name, Grace: max(o.grace, 1), // 0 would select the default
+		Connected: func(hello workerproto.Welcome) {
+			said = ""
+			a.Say("connected to %s on %s", hello.Dispatcher, o.socket)
+			a.sayWhatIsIdle(hello, o.slots)
+		},
+		Complaint: func(e *workerproto.Error) { a.Say("refused by the dispatcher: %v", e) },
+		Disconnected: func(err error) {
+			if text := reasonOf(err) + whatKeepsOut(err, o.socket); ctx.Err() == nil && text != said {
+				said = text
+				a.Say("not connected, retrying: %s", text)
+			}
+		},
+	})
 }
 
 // reasonOf is the text of a connection error.
@@ -127,13 +142,26 @@ func whatKeepsOut(err error, socket string) string {
 	return ""
 }
 
-// checkEnvironment checks --env and --worker-socket.
-func checkEnvironment(env []string, socket string) error {
-	if strings.Contains(strings.Join(env, ","), "=") {
+// check checks the settings.
+func (o *workerRun) check(program string) error {
+	if err := checkTypes(o.types, program); err != nil {
+		return err
+	}
+	if strings.Contains(strings.Join(o.env, ","), "=") {
 		return exit.Usagef("--env takes names of variables without values: set the variable for the worker and give its name")
 	}
-	if err := workerproto.CheckSocketPath(socket); err != nil {
-		return exit.Usagef("--worker-socket: %w", err)
+	if o.dispatcher == "" {
+		if err := workerproto.CheckSocketPath(o.socket); err != nil {
+			return exit.Usagef("--worker-socket: %w", err)
+		}
+		return nil
+	}
+	_, err := workerproto.ParseAddresses(o.dispatcher)
+	if err == nil {
+		err = o.proofs.Check()
+	}
+	if err != nil {
+		return exit.Usagef("--dispatcher: %w", err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestBlanksBetweenTypesAreIgnored(t *testing.T) {
 }
 
 func TestImpossibleWorkerSocketIsAUsageError(t *testing.T) {
-	err := checkEnvironment(nil, strings.Repeat("x", 200))
+	err := (&workerRun{types: []string{"x"}, socket: strings.Repeat("x", 200)}).check("x")
 	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "--worker-socket: impossible socket path")
 }

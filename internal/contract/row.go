@@ -49,6 +49,9 @@ type Job struct {
 	Errors    json.RawMessage `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
 
+// Conceal removes what only callers with the right to payloads may read.
+func (j *Job) Conceal() { j.Payload, j.Result, j.Progress, j.Log, j.Errors = nil, nil, nil, nil, nil }
+
 // LastError returns the message of the latest failure, "" if there is none.
 func (j *Job) LastError() string {
 	var ends []struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// AllowList decides which users of the machine may serve which types (--allow), and use jobs of which types over the API
-// socket (--allow-api). Only the listed users of a listed type may
+// AllowList decides which users of the machine, and which holders of tokens and certificates, may serve which types (--allow), and use
+// jobs of which types over the API (--allow-api). Only the listed users of a listed type may
 // use it. The zero value lists no type, so all users may use all types.
 type AllowList struct {
 	byType map[string]allowed
@@ -25,9 +25,10 @@ type AllowList struct {
 // anyOther is the entry for every type without an entry of its own.
 const anyOther = "*"
 
-// allowed are the users of one type: uids, and effective gids.
+// allowed are the users of one type: uids, effective gids, and the names of tokens and certificates.
 type allowed struct {
-	uids, gids []int
+	uids, gids    []int
+	tokens, certs []string
 }
 
 // Set adds entries such as pdf=1001,@50. Semicolons separate entries. If the text contains a
@@ -52,7 +53,7 @@ func (l *AllowList) Set(text string) error {
 func (l *AllowList) add(entry string) error {
 	at := strings.LastIndexByte(entry, '=')
 	if at < 1 {
-		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50", entry)
+		return fmt.Errorf("%q is not TYPE=USERS, such as pdf=1001,render,@50,token:gpu", entry)
 	}
 	typ, users := strings.TrimSpace(entry[:at]), entry[at+1:]
 	if err := dispatcherd.CheckType(typ); err != nil {
@@ -74,11 +75,21 @@ func (l *AllowList) add(entry string) error {
 	return nil
 }
 
-// add resolves a user (1001, render) or a group (@50, @staff). An empty name is skipped, so
-// that a list may be empty.
+// add resolves a user (1001, render), a group (@50, @staff), a token (token:gpu) or a certificate (cert:gpu-1). An empty name is
+// skipped, so that a list may be empty.
 func (a *allowed) add(name string) error {
-	if name == "" {
+	kind, proof, proven := strings.Cut(name, ":")
+	switch {
+	case name == "":
 		return nil
+	case proven && kind == "token" && proof != "":
+		a.tokens = append(a.tokens, proof)
+		return nil
+	case proven && kind == "cert" && proof != "":
+		a.certs = append(a.certs, proof)
+		return nil
+	case proven:
+		return fmt.Errorf("%q is no user: give a number, a name, @GROUP, token:NAME or cert:NAME", name)
 	}
 	group, isGroup := strings.CutPrefix(name, "@")
 	number, ids := group, &a.uids
@@ -120,6 +131,12 @@ func (l *AllowList) String() string {
 		for _, id := range l.byType[typ].gids {
 			users = append(users, "@"+strconv.Itoa(id))
 		}
+		for _, name := range l.byType[typ].tokens {
+			users = append(users, "token:"+name)
+		}
+		for _, name := range l.byType[typ].certs {
+			users = append(users, "cert:"+name)
+		}
 		entries = append(entries, typ+"="+strings.Join(users, ","))
 	}
 	return strings.Join(entries, ";")
@@ -134,8 +151,8 @@ func (l *AllowList) Objection(p workerproto.Peer, typ string) string {
 	if _, permitted := l.entry(p, typ); permitted {
 		return ""
 	}
-	return fmt.Sprintf("uid %d, gid %d may not serve type %q: only other users may; run the worker as one of them, "+
-		"or add the uid to --allow (table [allow]) of the dispatcher and restart it", p.UID, p.GID, typ)
+	return fmt.Sprintf("%s may not serve type %q: only other users may; run the worker as one of them, "+
+		"or add %s to --allow (table [allow]) of the dispatcher and restart it", p, typ, entryFor(p))
 }
 
 // CallerObjection returns why a peer may not submit, read or cancel jobs of a type, "" if it
@@ -145,8 +162,8 @@ func (l *AllowList) CallerObjection(p workerproto.Peer, typ string) string {
 	if permitted {
 		return ""
 	}
-	return fmt.Sprintf("uid %d, gid %d may not use jobs of type %q: the entry %q of --allow-api lists other users; call as one of them, "+
-		"or add the uid to the entry (table [allow-api]) of the dispatcher and restart it", p.UID, p.GID, typ, entry)
+	return fmt.Sprintf("%s may not use jobs of type %q: the entry %q of --allow-api lists other users; call as one of them, "+
+		"or add %s to the entry (table [allow-api]) of the dispatcher and restart it", p, typ, entry, entryFor(p))
 }
 
 // LimitsObjection returns why a peer may not use what concerns jobs of all types, "" if it may: keys, limits
@@ -155,11 +172,10 @@ func (l *AllowList) LimitsObjection(p workerproto.Peer) string {
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
 		if _, permitted := l.entry(p, typ); !permitted {
 			return fmt.Sprintf(
-				"uid %d, gid %d may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the "+
+				"%s may not do this, because it concerns jobs of all types (keys, limits, members of batches), and the "+
 					"entry %q of --allow-api lists other users; "+
 					"call as a user of each entry, or use SQL",
-				p.UID,
-				p.GID, typ,
+				p, typ,
 			)
 		}
 	}
@@ -174,7 +190,29 @@ func (l *AllowList) entry(p workerproto.Peer, typ string) (name string, permitte
 		typ = anyOther
 		a, listed = l.byType[anyOther]
 	}
-	return typ, !listed || (p.UID >= 0 && slices.Contains(a.uids, p.UID)) || (p.GID >= 0 && slices.Contains(a.gids, p.GID))
+	return typ, !listed || p.UID >= 0 && slices.Contains(a.uids, p.UID) || p.GID >= 0 && slices.Contains(a.gids, p.GID) ||
+		p.Token != "" && slices.Contains(a.tokens, p.Token) || p.Certificate != "" && slices.Contains(a.certs, p.Certificate)
+}
+
+// entryFor returns how a list names a peer.
+func entryFor(p workerproto.Peer) string {
+	switch {
+	case p.Token != "":
+		return "token:" + p.Token
+	case p.Certificate != "":
+		return "cert:" + p.Certificate
+	}
+	return "the uid"
+}
+
+// NamesProofs reports whether a list names a token or a certificate.
+func (l *AllowList) NamesProofs() bool {
+	for _, a := range l.byType { // order-free: whether there is one
+		if len(a.tokens)+len(a.certs) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Empty reports whether no type is listed.

@@ -23,6 +23,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // APIConfig is the API's part of Config.
@@ -46,24 +47,33 @@ func DefaultAPIConfig() APIConfig {
 	return APIConfig{Config: httpapi.DefaultConfig(), Connections: defaultAPIConnections}
 }
 
-// errOpenToAll rejects an API without tokens on an address that other hosts reach.
-var errOpenToAll = errors.New("the API may listen beyond loopback only with --api-tokens")
-
-// Check validates the settings before the daemon starts.
-func (c *APIConfig) Check() error {
-	if c.Listen == "" {
-		return nil
+// CheckListeners validates the settings of the listeners on TCP before the daemon starts.
+func (c *Config) CheckListeners() error {
+	if err := c.TLS.Check(); err != nil {
+		return err
 	}
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("--api-listen %q is not an address with a port: give one such as 127.0.0.1:8088", c.Listen)
-	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
-		return fmt.Errorf("--api-listen %q has an unknown port: give a number up to 65535, such as 127.0.0.1:8088", c.Listen)
-	}
-	ip := net.ParseIP(host)
-	if c.TokenFile == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--api-listen %s: %w", c.Listen, errOpenToAll)
+	proven := c.API.TokenFile != "" || c.TLS.ClientCA != ""
+	for _, l := range []struct {
+		flag, address string
+		tls           bool // is needed beyond loopback
+	}{{"--api-listen", c.API.Listen, false}, {"--worker-listen", c.WorkerListen, true}} {
+		if l.address == "" {
+			continue
+		}
+		host, port, err := net.SplitHostPort(l.address)
+		if err != nil {
+			return fmt.Errorf("%s %q is not an address with a port: give one such as 127.0.0.1:8088", l.flag, l.address)
+		}
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return fmt.Errorf("%s %q has an unknown port: give a number up to 65535, such as 127.0.0.1:8088", l.flag, l.address)
+		}
+		switch {
+		case workerproto.IsLoopback(host):
+		case l.tls && c.TLS.Cert == "":
+			return fmt.Errorf("%s %s: workers may connect beyond loopback only with TLS: add --tls-cert and --tls-key", l.flag, l.address)
+		case !proven:
+			return fmt.Errorf("%s %s %w may be on loopback only, because each host could use it", l.flag, l.address, errOpenToAll)
+		}
 	}
 	return nil
 }
@@ -79,14 +89,13 @@ type apiServer struct {
 	controls  atomic.Pointer[contract.Controls]
 	calls     backend.Calls // on the pool
 	listeners []apiListener
-	tokens    atomic.Pointer[httpapi.Tokens] // of the listeners that require tokens
 }
 
 // apiListener is one listener of the API.
 type apiListener struct {
 	net.Listener
 
-	tokens bool // callers must send one of the daemon's tokens
+	guests bool // callers must prove who they are
 }
 
 // apiPool returns connections to Postgres for callers, so that callers and claims do not
@@ -107,9 +116,6 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 // openAPI opens the listeners of the API. They do not accept connections yet.
 func (d *Daemon) openAPI(ctx context.Context) error {
 	var err error
-	if err := d.cfg.API.Check(); err != nil {
-		return err
-	}
 	if d.api.pool, err = d.apiPool(ctx); err != nil {
 		return err
 	}
@@ -118,35 +124,49 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 		return err
 	}
 	d.api.listeners = []apiListener{{Listener: socket}}
-	if d.cfg.API.Listen == "" {
-		return nil
+	tcp, err := d.listenTCP("--api-listen", d.cfg.API.Listen, "http/1.1", workerproto.CallerProtocol)
+	if tcp == nil || err != nil {
+		return err
 	}
-	tcp := apiListener{tokens: d.cfg.API.TokenFile != ""}
-	if tcp.tokens {
-		if err := d.loadTokens(); err != nil {
-			return exit.Usagef("%w", err)
-		}
-	}
-	if tcp.Listener = d.inherited(d.cfg.API.Listen); tcp.Listener == nil {
-		if tcp.Listener, err = net.Listen("tcp", d.cfg.API.Listen); err != nil {
-			return cannotListen(d.cfg.API.Listen, err)
-		}
-	}
-	d.api.listeners = append(d.api.listeners, tcp)
-	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", tcp.tokens))
-	if at, ok := tcp.Addr().(*net.TCPAddr); ok && tcp.tokens && !at.IP.IsLoopback() {
-		d.log.Warn("callers send their tokens without encryption, because the API has no TLS: listen on loopback behind a proxy with TLS",
-			zap.Stringer("address", at))
+	p := d.listeners.visitors.current()
+	d.api.listeners = append(d.api.listeners, apiListener{tcp, p.needed()})
+	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", p.tokens != nil), zap.Bool("tls", p.tls != nil))
+	if at, ok := tcp.Addr().(*net.TCPAddr); ok && p.tls == nil && p.needed() && !at.IP.IsLoopback() {
+		d.log.Warn("callers send their tokens without encryption, because the API has no TLS: add --tls-cert, or listen on loopback behind a "+
+			"proxy with TLS", zap.Stringer("address", at))
 	}
 	return nil
 }
 
-// cannotListen returns the error for a TCP address that cannot be used.
-func cannotListen(address string, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return exit.Errorf(exit.Conflict, "--api-listen %s: another program listens there: stop it or choose another port (%w)", address, err)
+// listenTCP opens a listener on TCP; without an address it returns nil. Its connections speak one of the protocols.
+func (d *Daemon) listenTCP(flag, address string, protocols ...string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
 	}
-	return exit.Usagef("--api-listen %s: %w", address, err)
+	l := d.inherited(address)
+	if l == nil {
+		var err error
+		if l, err = net.Listen("tcp", address); err != nil {
+			return nil, cannotListen(flag, address, err)
+		}
+	}
+	if p := d.listeners.visitors.current(); p.tls == nil && !p.needed() {
+		return l, nil
+	} else if p.tls != nil {
+		l = d.limited(l, func(conn net.Conn, _ workerproto.Peer) {
+			d.metrics.visitors.WithLabelValues("connection-rate").Inc()
+			_ = conn.Close() // it has not sent the request for a handshake
+		})
+	}
+	return d.listeners.visitors.gate(l, d.handshakeFailed(flag), protocols...), nil
+}
+
+// cannotListen returns the error for a TCP address that cannot be used.
+func cannotListen(flag, address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return exit.Errorf(exit.Conflict, "%s %s: another program listens there: stop it or choose another port (%w)", flag, address, err)
+	}
+	return exit.Usagef("%s %s: %w", flag, address, err)
 }
 
 // constructAPI constructs the handler and its backend.
@@ -171,7 +191,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Settle:         flows.Settle,
 		Subscribed:     d.reports.notified.Load,
 		Outage:         d.reports.statements.outage,
-		CutOff:         d.cutOff.Load,
+		CutOff:         d.listeners.cutOff.Load,
 		Stopping:       d.ending.stopping,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,
@@ -179,7 +199,9 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		MaxPayload:     d.cfg.API.MaxPayload,
 	})
 	a.handler = httpapi.New(d.cfg.API.Config, a.backend, d.metrics.api, promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{}))
+	a.handler.Identify = d.listeners.visitors.identify
 	if !d.cfg.AllowAPI.Empty() {
+		a.handler.PermitTCP = d.cfg.AllowAPI.NamesProofs()
 		a.handler.Permit, a.handler.PermitAll = d.cfg.AllowAPI.CallerObjection, d.cfg.AllowAPI.LimitsObjection
 	}
 }
@@ -193,16 +215,15 @@ func (d *Daemon) askBook(ctx context.Context, f func(*permits.Book)) bool {
 func (d *Daemon) serveAPI(ctx context.Context) {
 	for _, l := range d.api.listeners {
 		handler := d.api.handler.Local(d.withBundle(d.api.handler))
-		serve := d.api.handler.Serve
 		incoming := l.Listener
 		switch {
-		case l.tokens:
-			handler = d.api.handler.Guarded(func() httpapi.Tokens { return *d.api.tokens.Load() })
+		case l.guests:
+			handler = d.api.handler.Guarded(d.cfg.API.TokenFile == "")
 		case l.Addr().Network() == "unix":
-			serve, incoming = d.api.handler.ServeUnix, d.limited(l, d.rejectCaller)
+			incoming = d.limited(l, d.rejectCaller)
 		}
 		d.ending.services.Go(func() {
-			if err := serve(ctx, incoming, handler, zap.NewStdLog(d.log)); err != nil {
+			if err := d.api.handler.Serve(ctx, incoming, l.guests, handler, zap.NewStdLog(d.log)); err != nil {
 				d.log.Error("API", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}
 		})

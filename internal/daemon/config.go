@@ -33,6 +33,8 @@ type Config struct {
 	ScheduleResync time.Duration
 	DSN            string
 	WorkerSocket   string
+	WorkerListen   string   // TCP address for workers; "" = Unix socket only
+	TLS            TLSFiles // of the listeners on TCP
 	APISocket      string
 	WorkerAccess   workerproto.Access // which users may open WorkerSocket
 	APIAccess      workerproto.Access // which users may open APISocket
@@ -58,7 +60,7 @@ type Config struct {
 	API            APIConfig               // the zero value means the defaults
 	Inherited      map[string]net.Listener // sockets that are already open, by address
 	Supervisor     Supervisor
-	Reload         <-chan os.Signal // each signal reloads the tokens
+	Reload         <-chan os.Signal // each signal reloads tokens and certificates
 }
 
 // NewSeed returns a random seed for tokens and jitter.

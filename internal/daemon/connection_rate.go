@@ -8,7 +8,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// DefaultConnectionRate is the number of connections that a user may open per second on a Unix socket. A process that
+// DefaultConnectionRate is the number of connections that a user may open per second on a Unix socket, or from an address with
+// TLS. A process that
 // connects and disconnects in a loop would otherwise take the processor time of the dispatcher and fill its log.
 const DefaultConnectionRate = 1000
 
@@ -16,29 +17,29 @@ const DefaultConnectionRate = 1000
 // of the dispatcher all workers of a host reconnect at the same time.
 const burstSeconds = 2
 
-// maxUsers bounds the users that are counted at the same time. Only a process that may
+// maxUsers bounds the users and addresses that are counted at the same time. On a Unix socket only a process that may
 // change its user id can reach the bound. Further users are then rejected.
-const maxUsers = 1024
+const maxUsers = 16_384
 
 // connectionLimit counts the connections of each user.
 type connectionLimit struct {
 	gap   time.Duration // time that one connection takes from the user's allowance
 	burst time.Duration // allowance of a user who has not connected for a while
-	// paid says for each uid when the allowance is complete again. Users whose time has
+	// paid says for each user or network when the allowance is complete again. Users whose time has
 	// passed need no entry.
-	paid map[int]time.Time
+	paid map[string]time.Time
 }
 
 func newConnectionLimit(perSecond int) *connectionLimit {
 	gap := time.Second / time.Duration(perSecond)
-	return &connectionLimit{gap: gap, burst: burstSeconds * time.Second, paid: map[int]time.Time{}}
+	return &connectionLimit{gap: gap, burst: burstSeconds * time.Second, paid: map[string]time.Time{}}
 }
 
 // admit reports whether the user may open a connection now, and counts it if so.
-func (l *connectionLimit) admit(uid int, now time.Time) bool {
-	at, known := l.paid[uid]
+func (l *connectionLimit) admit(user string, now time.Time) bool {
+	at, known := l.paid[user]
 	if !known && len(l.paid) >= maxUsers {
-		maps.DeleteFunc(l.paid, func(_ int, at time.Time) bool { return !at.After(now) })
+		maps.DeleteFunc(l.paid, func(_ string, at time.Time) bool { return !at.After(now) })
 		if len(l.paid) >= maxUsers {
 			return false
 		}
@@ -49,7 +50,7 @@ func (l *connectionLimit) admit(uid int, now time.Time) bool {
 	if at = at.Add(l.gap); at.Sub(now) > l.burst {
 		return false
 	}
-	l.paid[uid] = at
+	l.paid[user] = at
 	return true
 }
 
@@ -71,7 +72,11 @@ func (l *rateListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer := workerproto.PeerOf(conn)
-		if l.limit.admit(peer.UID, time.Now()) {
+		user := peer.User()
+		if peer.Address != "" {
+			user = prefixOf(conn.RemoteAddr()).String()
+		}
+		if l.limit.admit(user, time.Now()) {
 			return conn, nil
 		}
 		l.reject(conn, peer)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // count returns how many of n connections of a user are admitted at an instant.
 func count(l *connectionLimit, uid, n int, now time.Time) (admitted int) {
 	for range n {
-		if l.admit(uid, now) {
+		if l.admit(strconv.Itoa(uid), now) {
 			admitted++
 		}
 	}
@@ -34,11 +35,11 @@ func TestUserThatConnectsTooFastDoesNotAffectOtherUsers(t *testing.T) {
 func TestNumberOfCountedUsersIsBounded(t *testing.T) {
 	l, now := newConnectionLimit(100), time.Now()
 	for uid := range maxUsers {
-		require.True(t, l.admit(uid, now))
+		require.True(t, l.admit(strconv.Itoa(uid), now))
 	}
-	require.False(t, l.admit(maxUsers, now))
-	require.True(t, l.admit(0, now), "counted users may continue")
+	require.False(t, l.admit(strconv.Itoa(maxUsers), now))
+	require.True(t, l.admit("0", now), "counted users may continue")
 	later := now.Add(20 * time.Millisecond)
-	require.True(t, l.admit(maxUsers, later), "users with their complete allowance are forgotten")
+	require.True(t, l.admit(strconv.Itoa(maxUsers), later), "users with their complete allowance are forgotten")
 	require.Len(t, l.paid, 1)
 }

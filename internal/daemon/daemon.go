@@ -48,13 +48,21 @@ type Daemon struct {
 	workers    *workers
 	heartbeats *heartbeats // also the lease
 	reports    *storeObserver
-	sockets    []net.Listener
-	cutOff     atomic.Bool // the path of a socket is not the socket of this process
+	listeners  listeners
 	api        apiServer
 	services   *background.Runner
 	admission  *admission.Controller
 	decisions  *decisionlog.Log // nil: off
 	ending     ending
+}
+
+// listeners are the sockets, and what is known of connections over TCP.
+type listeners struct {
+	sockets  []net.Listener
+	cutOff   atomic.Bool  // the path of a socket is not the socket of this process
+	workers  net.Listener // on TCP; nil = none
+	visitors *visitors
+	versions atomic.Value // string: of the files of tokens and certificates that were read
 }
 
 // ending is what ends a daemon, and what its stop ends and waits for.
@@ -78,13 +86,14 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		cfg: cfg, log: log, metrics: newMetrics(log),
 		ending: ending{failed: make(chan error, 1), stopping: stopping, stop: stop, statements: statements, lose: lose},
 	}
+	d.listeners.visitors = newVisitors(d.metrics.visitors)
 	var worker net.Listener
 	defer func() {
 		if err != nil {
 			d.abort(worker)
 		}
 	}()
-	if err = d.completeBounds(); err != nil {
+	if err = d.complete(); err != nil {
 		return nil, err
 	}
 	if worker, err = d.listen(cfg.WorkerSocket, cfg.WorkerAccess); err != nil {
@@ -125,6 +134,9 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if err = d.openAPI(ctx); err != nil {
 		return nil, err
 	}
+	if d.listeners.workers, err = d.listenTCP("--worker-listen", cfg.WorkerListen, workerproto.WorkerProtocol); err != nil {
+		return nil, err
+	}
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
@@ -143,14 +155,31 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	return d, nil
 }
 
-// completeBounds sets the bounds that have no value.
-func (d *Daemon) completeBounds() error {
+// prepareTCP reads the files of the listeners on TCP.
+func (d *Daemon) prepareTCP() error {
+	if err := d.cfg.CheckListeners(); err != nil {
+		return exit.Usagef("%w", err)
+	}
+	if !d.listensOnTCP() {
+		return nil
+	}
+	if err := d.loadProofs(); err != nil {
+		return exit.Usagef("%w", err)
+	}
+	return nil
+}
+
+// complete sets the bounds that have no value, and reads the files of the listeners on TCP.
+func (d *Daemon) complete() error {
 	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
 	d.cfg.Workers = d.cfg.Workers.WithDefaults()
 	if d.cfg.API == (APIConfig{}) {
 		d.cfg.API = DefaultAPIConfig()
 	}
-	return d.checkDescriptors()
+	if err := d.checkDescriptors(); err != nil {
+		return err
+	}
+	return d.prepareTCP()
 }
 
 // listen returns the socket that was passed for a path, or opens one.
@@ -167,7 +196,7 @@ func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, e
 			return nil, socketFailure(err)
 		}
 	}
-	d.sockets = append(d.sockets, l)
+	d.listeners.sockets = append(d.listeners.sockets, l)
 	return l, nil
 }
 
@@ -185,7 +214,7 @@ func socketFailure(err error) error {
 func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
-	d.cfg.Workers.Permit = d.permit
+	d.cfg.Workers.Permit, d.cfg.Workers.Identify = d.permit, d.identifyWorker
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.workers.keepLogs = d.cfg.KeepLogs
@@ -284,8 +313,13 @@ func (d *Daemon) start() {
 func (d *Daemon) serveWorkers(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.ending.workers = cancel
+	var more []net.Listener
+	if tcp := d.listeners.workers; tcp != nil {
+		more = append(more, tcp)
+		d.log.Info("workers on TCP", zap.Stringer("address", tcp.Addr()))
+	}
 	d.ending.sessions.Go(func() {
-		if err := workerproto.Serve(ctx, d.limited(l, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers); err != nil {
+		if err := workerproto.Serve(ctx, d.limited(l, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers, more...); err != nil {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
 	})
@@ -442,6 +476,9 @@ func (d *Daemon) abort(worker net.Listener) {
 	}
 	for _, l := range d.api.listeners {
 		_ = l.Close()
+	}
+	if tcp := d.listeners.workers; tcp != nil {
+		_ = tcp.Close()
 	}
 	if d.api.pool != nil {
 		d.api.pool.Close()

@@ -46,6 +46,10 @@ func (d *Daemon) checkDescriptors() error {
 		return err
 	}
 	files := int(min(limit.Cur, math.MaxInt32))
+	if d.listensOnTCP() {
+		d.listeners.visitors.most = min(maxStrangers, files/8)
+		files -= d.listeners.visitors.most
+	}
 	needed, err := fitDescriptors(files, &d.cfg.Workers, &d.cfg.API)
 	if err == nil && needed > files {
 		d.log.Warn("this process may open few files, so fewer workers and callers can connect: raise the limit (ulimit -n, LimitNOFILE=)",

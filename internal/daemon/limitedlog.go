@@ -43,5 +43,9 @@ func (l *limitedLog) write(level zapcore.Level, fields ...zap.Field) {
 
 // peer writes a warning about a process.
 func (l *limitedLog) peer(p workerproto.Peer, field zap.Field) {
+	if p.Address != "" {
+		l.write(zap.WarnLevel, zap.String("address", p.Address), zap.String("user", p.User()), field)
+		return
+	}
 	l.write(zap.WarnLevel, zap.Int("uid", p.UID), zap.Int("gid", p.GID), zap.Int("pid", p.PID), field)
 }

@@ -30,6 +30,7 @@ type metrics struct {
 	queueUsage      prometheus.Gauge
 	workers         *workerMetrics
 	api             *apiMetrics
+	visitors        *prometheus.CounterVec
 }
 
 func newMetrics(log *zap.Logger) *metrics {
@@ -70,7 +71,18 @@ func newMetrics(log *zap.Logger) *metrics {
 		queueUsage: gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		workers:    newWorkerMetrics(r),
 		api:        newAPIMetrics(r, log),
+		visitors:   newVisitorMetrics(r),
 	}
+}
+
+// newVisitorMetrics returns the counter of connections over TCP that were closed.
+func newVisitorMetrics(r prometheus.Registerer) *prometheus.CounterVec {
+	c := counters(r, "dispatcherd_tcp_refused_total",
+		"Connections over TCP that were closed, because their peer has no valid token or certificate, or to make room.", "reason")
+	for _, reason := range []string{"connection-rate", "handshake", "strangers", "token", "revoked"} { // rate() needs a 0 before the first one
+		c.WithLabelValues(reason)
+	}
+	return c
 }
 
 // register registers a metric and returns it.

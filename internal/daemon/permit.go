@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -22,6 +23,19 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 	return objection
 }
 
+// identifyWorker decides who a worker over TCP is.
+func (d *Daemon) identifyWorker(conn net.Conn, token string) (workerproto.Peer, string) {
+	who, objection := d.listeners.visitors.identify(conn, token)
+	if objection == "" && who.Rights&httpapi.MayWork == 0 {
+		objection = who.String() + " lacks the role worker: give it the role in --api-tokens of the dispatcher"
+	}
+	if objection != "" {
+		d.metrics.visitors.WithLabelValues("token").Inc()
+		d.workers.strangers.peer(who.Peer, zap.String("reason", objection))
+	}
+	return who.Peer, objection
+}
+
 // permitSpawn returns why the user of a worker may not insert children, or "". A worker that
 // inserts jobs needs the rights of a caller. Names of members are compared exactly, as
 // Postgres does.
@@ -32,6 +46,9 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 	s := d.workers.find(r.Session)
 	if s == nil {
 		return "the session has ended"
+	}
+	if s.Peer().Address != "" && !d.cfg.AllowAPI.NamesProofs() {
+		return ""
 	}
 	var jobs []map[string]json.RawMessage
 	if err := json.Unmarshal(r.Jobs, &jobs); err != nil {
@@ -54,7 +71,7 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
 	tooFast := newLimitedLog(d.log, 1, "a user opens connections too fast; they are rejected")
 	return &rateListener{l, newConnectionLimit(d.cfg.ConnectionRate), func(conn net.Conn, p workerproto.Peer) {
-		tooFast.peer(p, zap.Stringer("socket", l.Addr()))
+		tooFast.peer(p, zap.Stringer("listener", l.Addr()))
 		reject(conn, p)
 	}}
 }

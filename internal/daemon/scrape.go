@@ -217,6 +217,8 @@ func boolToInt(b bool) int {
 func (d *Daemon) scrapeAPI(emit emit) {
 	g := d.api.handler.Gauges()
 	emitGauge(emit, "dispatcherd_api_connections", "Open connections of callers.", g.Connections)
+	emitGauge(emit, "dispatcherd_tcp_strangers", "Open connections over TCP whose peers have not proved who they are.",
+		int(d.listeners.visitors.waiting.Load()))
 	emitGauge(emit, "dispatcherd_api_frame_sessions", "Connections of callers with frames.", g.FrameSessions)
 	emitGauge(emit, "dispatcherd_api_frame_requests", "Open requests of callers with frames.", g.FrameRequests)
 	emitGauge(emit, "dispatcherd_api_shared_requests", "Shared requests, current and kept.", g.Requests)
@@ -270,7 +272,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"slots": core.Slots, "slot_types": core.SlotTypes, "types": core.Types, "requests": core.Requests,
 		"unrecorded": core.Unfinished, "set_aside": contract.MaxAside, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
-		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate,
+		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate, "strangers": d.listeners.visitors.most,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs,
 	}, "limit")
 	emitGauges(emit, "dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", map[string]int{

@@ -28,6 +28,7 @@ func (d *Daemon) list() []background.Service {
 		d.workers.startups.renewing(),
 		d.sharing(),
 		d.restoring(),
+		d.reloading(),
 	}
 }
 
@@ -38,7 +39,7 @@ const socketCheck = time.Second
 func (d *Daemon) restoring() background.Service {
 	return background.Service{Name: "sockets", Step: func(context.Context, background.Now) (time.Duration, error) {
 		var problems []error
-		for _, l := range d.sockets {
+		for _, l := range d.listeners.sockets {
 			restored, err := workerproto.Restore(l)
 			if restored {
 				d.log.Warn("the file of a socket was removed: the socket is created again", zap.Stringer("socket", l.Addr()))
@@ -46,7 +47,7 @@ func (d *Daemon) restoring() background.Service {
 			problems = append(problems, err)
 		}
 		err := errors.Join(problems...)
-		d.cutOff.Store(err != nil)
+		d.listeners.cutOff.Store(err != nil)
 		return socketCheck, err
 	}}
 }

@@ -40,7 +40,7 @@ type workers struct {
 	startups startups
 	opened   chan<- struct{} // is told after the slots of a worker are registered
 
-	connects, disconnects, denials *limitedLog
+	connects, disconnects, denials, strangers *limitedLog
 }
 
 // sessionLines is how many lines per second are logged about the beginnings of sessions,
@@ -51,8 +51,9 @@ func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *worker
 	return &workers{
 		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
-		denials: newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
-		session: map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
+		denials:   newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
+		strangers: newLimitedLog(log, 1, "a worker over TCP is refused"),
+		session:   map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }
 
@@ -85,7 +86,8 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	w.startups.connect(id, h)
 	tell(w.opened)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
-		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID))
+		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID), zap.String("user", s.Peer().User()),
+		zap.String("address", s.Peer().Address))
 	return nil
 }
 

@@ -18,17 +18,35 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 
 	"github.com/stretchr/testify/require"
 )
 
 // server is a way to serve.
-type server = func(*Handler, context.Context, net.Listener, http.Handler, *log.Logger) error
+type server = func(context.Context, *Handler, net.Listener, http.Handler, *log.Logger) error
+
+// serveAll serves callers that need no proof.
+func serveAll(ctx context.Context, h *Handler, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
+	return h.Serve(ctx, l, false, handler, errorLog)
+}
+
+// guardedBy returns a handler for callers with tokens.
+func guardedBy(h *Handler, tokens *Tokens) http.Handler {
+	h.Identify = func(_ net.Conn, token string) (v Visitor, objection string) {
+		holder, known := tokens.Holder(token)
+		if !known {
+			return v, "send Authorization: Bearer and a token this dispatcher knows"
+		}
+		return Visitor{Peer: workerproto.Peer{UID: -1, GID: -1, Token: holder.Name, Address: "192.0.2.1"}, Rights: holder.Rights}, ""
+	}
+	return h.Guarded(false)
+}
 
 // served serves a handler on a loopback port, where callers need no token.
 func served(t *testing.T, change func(*Config)) (address string, h *Handler, f *fake, seen *counts) {
 	h, f, seen = testHandler(t, change)
-	return opened(t, h, (*Handler).Serve), h, f, seen
+	return opened(t, h, serveAll), h, f, seen
 }
 
 // opened serves a handler until the test ends.
@@ -37,7 +55,7 @@ func opened(t *testing.T, h *Handler, serve server) (address string) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serve(h, ctx, l, h, log.New(io.Discard, "", 0)) }()
+	go func() { ended <- serve(ctx, h, l, h, log.New(io.Discard, "", 0)) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -253,7 +271,7 @@ func TestManyBadTokensAreCountedAndRejected(t *testing.T) {
 	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("# who\n\nben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() Tokens { return tokens })
+	guarded := guardedBy(h, tokens)
 	status := func(path, header string) int {
 		req := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		req.Header.Set("Authorization", header)
@@ -279,13 +297,13 @@ func TestTokenIsCheckedBeforeTheRoute(t *testing.T) {
 	h, _, seen := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guards := map[string]http.Handler{"tokens": h.Guarded(func() Tokens { return tokens }), "pages": h.Local(h)}
+	guards := map[string]http.Handler{"tokens": guardedBy(h, tokens), "pages": h.Local(h)}
 	for name, want := range map[string]map[string]int{
 		"tokens": {"Host: d": http.StatusUnauthorized, "Host: d\r\nAuthorization: Bearer secret": http.StatusOK},
 		"pages":  {"Host: page.example": http.StatusForbidden, "Host: localhost": http.StatusOK},
 	} {
-		address := opened(t, h, func(h *Handler, ctx context.Context, l net.Listener, _ http.Handler, errorLog *log.Logger) error {
-			return h.Serve(ctx, l, guards[name], errorLog)
+		address := opened(t, h, func(ctx context.Context, h *Handler, l net.Listener, _ http.Handler, errorLog *log.Logger) error {
+			return h.Serve(ctx, l, false, guards[name], errorLog)
 		})
 		for header, status := range want {
 			require.Equal(t, status, exchange(t, address, "OPTIONS * HTTP/1.1\r\n"+header+"\r\n\r\n"), "%s: %s", name, header)

@@ -141,7 +141,7 @@ func TestAnyNumberOfPipelinedRequestsIsServed(t *testing.T) {
 // answers that need no waiting.
 func TestHalfClosedConnectionGetsPipelinedAnswers(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
-	address := opened(t, h, (*Handler).Serve)
+	address := opened(t, h, serveAll)
 	c := connect(t, address)
 	const all = 200
 	_, err := io.WriteString(c.conn, strings.Repeat(livez, all))
@@ -211,7 +211,7 @@ func TestStoppingServerCompletesAResponse(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	go func() { ended <- h.Serve(ctx, l, false, h, log.New(io.Discard, "", 0)) }()
 	idle, busy, lost := connect(t, l.Addr().String()), connect(t, l.Addr().String()), connect(t, l.Addr().String())
 	idle.sendRequests(1)
 	f.answer(<-f.submitted, ondemand.Answer{Kind: ondemand.Done})

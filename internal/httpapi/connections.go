@@ -13,8 +13,11 @@ import (
 // connections bounds the open connections of one listener. If a new connection exceeds the
 // share of its user, the connection of the user that has been idle longest is closed. So
 // idle connections never exclude a new caller, and no user excludes the others.
+//
+// Guests are connections over TCP whose peers have not proved who they are. They count for no user; the listener bounds them.
 type connections struct {
-	h *Handler
+	h      *Handler
+	guests bool // a new connection is a guest
 
 	mu    sync.Mutex
 	open  map[net.Conn]openConn
@@ -25,11 +28,15 @@ type connections struct {
 // openConn is an open connection.
 type openConn struct {
 	user string
-	idle *list.Element // position among the idle connections of its user; nil while a request is served
+	idle *list.Element // position among the idle connections of its user; nil while a request is served, and of a guest
+
+	guest bool
 }
 
-func (h *Handler) newConnections() *connections {
-	return &connections{h: h, open: map[net.Conn]openConn{}, idle: map[string]*list.List{}, users: quota.New(h.cfg.MaxConnections)}
+func (h *Handler) newConnections(guests bool) *connections {
+	return &connections{
+		h: h, guests: guests, open: map[net.Conn]openConn{}, idle: map[string]*list.List{}, users: quota.New(h.cfg.MaxConnections),
+	}
 }
 
 // changed implements http.Server.ConnState.
@@ -47,31 +54,65 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		return
 	}
 	if !known {
+		at.guest = c.guests
 		at.user = workerproto.PeerOf(conn).User()
-		if c.idle[at.user] == nil {
-			c.idle[at.user] = list.New()
-		}
+		c.h.open.Add(1)
 	}
-	if idle {
-		at.idle = c.idle[at.user].PushBack(conn)
+	if idle && !at.guest {
+		at.idle = c.idleOf(at.user).PushBack(conn)
 	}
 	c.open[conn] = at
-	if known {
+	if !known && !at.guest {
+		c.countLocked(conn, at.user)
+	}
+}
+
+// identified counts a connection for the user of its current request.
+func (c *connections) identified(conn net.Conn, user string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, known := c.open[conn]
+	if !known || !at.guest && at.user == user {
 		return
 	}
-	c.h.open.Add(1)
-	fits := c.users.Fits(at.user, 1)
-	c.users.Add(at.user, 1)
+	c.uncountLocked(at)
+	at.user, at.guest = user, false
+	c.open[conn] = at
+	c.countLocked(conn, user)
+}
+
+// countLocked counts a connection for a user.
+func (c *connections) countLocked(conn net.Conn, user string) {
+	fits := c.users.Fits(user, 1)
+	c.users.Add(user, 1)
 	if !fits {
-		c.makeRoomLocked(conn, at.user)
+		c.makeRoomLocked(conn, user)
 	}
+}
+
+// uncountLocked is the opposite of countLocked.
+func (c *connections) uncountLocked(at openConn) {
+	if at.guest {
+		return
+	}
+	if c.users.Add(at.user, -1); c.users.Of(at.user) == 0 {
+		delete(c.idle, at.user)
+	}
+}
+
+// idleOf returns the idle connections of a user.
+func (c *connections) idleOf(user string) *list.List {
+	if c.idle[user] == nil {
+		c.idle[user] = list.New()
+	}
+	return c.idle[user]
 }
 
 // makeRoomLocked closes the longest idle connection of a user, or the newest one if none is
 // idle.
 func (c *connections) makeRoomLocked(newest net.Conn, user string) {
 	victim := newest
-	if first := c.idle[user].Front(); first != nil {
+	if first := c.idleOf(user).Front(); first != nil {
 		victim = c.idle[user].Remove(first).(net.Conn)
 	}
 	c.dropLocked(victim)
@@ -87,7 +128,5 @@ func (c *connections) dropLocked(conn net.Conn) {
 	}
 	delete(c.open, conn)
 	c.h.open.Add(-1)
-	if c.users.Add(at.user, -1); c.users.Of(at.user) == 0 {
-		delete(c.idle, at.user)
-	}
+	c.uncountLocked(at)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestLongestIdleConnectionMakesRoom(t *testing.T) {
 	h, _, seen := testHandler(t, func(c *Config) { c.MaxConnections = 2 })
-	c := h.newConnections()
+	c := h.newConnections(false)
 	var near, far []net.Conn
 	join := func() {
 		ours, theirs := net.Pipe()
@@ -49,7 +49,7 @@ func TestLongestIdleConnectionMakesRoom(t *testing.T) {
 // Connections without a user that the kernel names are those of one user.
 func TestOneUserCannotTakeAllConnections(t *testing.T) {
 	h, _, seen := testHandler(t, func(c *Config) { c.MaxConnections = 16 })
-	c := h.newConnections()
+	c := h.newConnections(false)
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)

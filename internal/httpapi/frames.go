@@ -29,12 +29,26 @@ const frameSlack = 64 << 10
 const minFrame = 1 << 20
 
 // serveFrames serves callers that use frames, until ctx is done.
-func (h *Handler) serveFrames(ctx context.Context, l net.Listener) error {
+func (h *Handler) serveFrames(ctx context.Context, l net.Listener, open *connections) error {
 	limits := workerproto.Limits{
 		Dispatcher: h.cfg.Dispatcher,
 		MaxFrame:   max(h.cfg.MaxPayload, minFrame) + frameSlack, MaxConnections: h.cfg.MaxConnections,
 		MaxRequests: h.cfg.OpenRequests, Outbox: 2*h.cfg.OpenRequests + 1024, Hold: h.requests.Hold,
 		HelloTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
+	}
+	if open.guests {
+		limits.Identify = func(conn net.Conn, token string) (workerproto.Peer, string) {
+			visitor, objection := h.Identify(conn.(*callerConn).Conn, token)
+			switch {
+			case objection != "":
+				h.obs.Refused(BoundToken)
+			case visitor.Rights&MayOperate == 0:
+				objection = visitor.String() + " lacks the role operate, which requests need: give it the role in --api-tokens of the dispatcher"
+			default:
+				open.identified(conn, visitor.User())
+			}
+			return visitor.Peer, objection
+		}
 	}
 	return workerproto.ServeCallers(ctx, l, limits, (*frames)(h), frameObserver{obs: h.obs})
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -64,8 +65,13 @@ type Handler struct {
 	// cancel jobs of a type. It returns "" if so, and otherwise the reason. nil: every user
 	// may. Set it before Serve.
 	Permit func(peer workerproto.Peer, typ string) (objection string)
+	// Identify decides who a peer over TCP is, by a token, which may be "", and by the certificate of its connection. objection is the
+	// reason and the remedy if the peer is not known. Set it before Serve.
+	Identify func(conn net.Conn, token string) (v Visitor, objection string)
 	// PermitAll is Permit for jobs of all types, which limits and keys concern.
 	PermitAll func(peer workerproto.Peer) (objection string)
+	// PermitTCP says that Permit and PermitAll restrict callers over TCP, too.
+	PermitTCP bool
 
 	cfg      Config
 	backend  Backend
@@ -169,6 +175,9 @@ func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
 		if err == nil && bodyless && r.ContentLength != 0 { // parameters in a body must not be ignored
 			endBody(&rec, r, false)
 			err = rest.InvalidRequest.Of("this call takes no body: its parameters are in the path and the query")
+		}
+		if err == nil {
+			err = permitRoute(&rt, r)
 		}
 		if err == nil {
 			err = rt.Handle(&rec, rest.NewRequest(&rec, r, caller{h, r}))

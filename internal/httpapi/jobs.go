@@ -170,7 +170,11 @@ type anyID struct {
 }
 
 func (h *Handler) getJob(r *rest.Request, q *jobID) (contract.Job, error) {
-	return h.permittedRow(r.Request, q.ID)
+	job, err := h.permittedRow(r.Request, q.ID)
+	if !may(r.Request, MayReveal) {
+		job.Conceal()
+	}
+	return job, err
 }
 
 // JobState answers the cancellation and the retry of a job.

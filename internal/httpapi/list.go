@@ -43,7 +43,13 @@ func (h *Handler) getJobs(r *rest.Request, q *JobQuery) (page contract.JobPage, 
 	if err != nil {
 		return page, err
 	}
-	return h.backend.List(r.Context(), f)
+	page, err = h.backend.List(r.Context(), f)
+	for i := range page.Items {
+		if !may(r.Request, MayReveal) {
+			page.Items[i].Conceal()
+		}
+	}
+	return page, err
 }
 
 // JobChange selects jobs to be cancelled or retried.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -13,15 +14,17 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// ServeUnix is like Serve, but for a Unix socket. There callers may use frames instead of
-// HTTP: a connection uses frames if its first byte is an opening brace.
-func (h *Handler) ServeUnix(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	c := h.newConnections()
+// Serve answers on a listener until ctx is done. Then it waits up to shutdownGrace for responses in progress. It returns the error of the
+// listener, or nil if ctx ended it. Callers may use frames instead of HTTP. A connection with TLS uses frames if it has negotiated their
+// protocol. Any other connection uses frames if its first byte is an opening brace. If guests is true, callers must prove who they are,
+// and h.Identify decides.
+func (h *Handler) Serve(ctx context.Context, l net.Listener, guests bool, handler http.Handler, errorLog *log.Logger) error {
+	c := h.newConnections(guests)
 	d := &demux{h: h, listener: l, connections: c, http: make(chan incoming), frames: make(chan incoming)}
 	d.ctx, d.stop = context.WithCancel(ctx)
 	go d.accept()
 	ended := make(chan error, 1)
-	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}) }()
+	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}, c) }()
 	err := h.serve(ctx, branch{d, d.http}, c, handler, errorLog)
 	_ = d.close() // serve may have ended because net/http failed
 	return errors.Join(err, ignoreClosed(<-ended))
@@ -74,14 +77,12 @@ func (d *demux) route(conn net.Conn) {
 	d.connections.changed(c, http.StateNew)
 	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
 	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
-	first := make([]byte, 1)
-	_, err := conn.Read(first)
+	framed, err := c.framed()
 	handed := false
 	if keep() && err == nil {
-		c.unread = first
 		_ = conn.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
 		to := d.http
-		if first[0] == '{' {
+		if framed {
 			d.connections.changed(c, http.StateActive)
 			to = d.frames
 		}
@@ -92,7 +93,18 @@ func (d *demux) route(conn net.Conn) {
 	}
 }
 
-// callerConn is a connection to the Unix socket whose first byte demux has read.
+// framed reports whether a connection uses frames. Without TLS it reads the first byte.
+func (c *callerConn) framed() (bool, error) {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return secure.ConnectionState().NegotiatedProtocol == workerproto.CallerProtocol, nil
+	}
+	first := make([]byte, 1)
+	_, err := c.Conn.Read(first)
+	c.unread = first
+	return first[0] == '{', err
+}
+
+// callerConn is a connection of which demux knows its protocol.
 type callerConn struct {
 	net.Conn
 
@@ -116,8 +128,13 @@ func (c *callerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn returns the connection itself, so that workerproto.PeerOf can identify the peer.
-func (c *callerConn) NetConn() net.Conn { return c.Conn }
+// NetConn returns the connection itself without TLS, so that workerproto.PeerOf can identify the peer.
+func (c *callerConn) NetConn() net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c.Conn
+}
 
 // hand passes a connection or an error to one protocol. It returns false if demux is closed.
 func (d *demux) hand(to chan<- incoming, a incoming) bool {

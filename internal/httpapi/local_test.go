@@ -81,7 +81,7 @@ func TestCrossOriginRequestWithATokenIsRejected(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader(fmt.Sprintf("ci %x\n", sha256.Sum256([]byte("secret")))))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() Tokens { return tokens })
+	guarded := guardedBy(h, tokens)
 	bearer := []string{"Authorization", "Bearer secret"}
 	require.Equal(t, http.StatusCreated, askOf(guarded, http.MethodPost, "/v1/jobs", "jobs.example", bearer...).Code)
 	require.Equal(

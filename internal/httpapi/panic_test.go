@@ -53,7 +53,7 @@ func TestPanicEndsOneConnectionOnly(t *testing.T) {
 			h, f, seen := testHandler(t, nil)
 			b := &breaking{fake: f}
 			replaceBackend(h, b)
-			address := opened(t, h, (*Handler).Serve)
+			address := opened(t, h, serveAll)
 			other := connect(t, address)
 			other.sendRequests(1)
 			id := <-f.submitted
@@ -84,7 +84,7 @@ func TestPanicIsReportedWithoutItsValue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var text bytes.Buffer
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(ctx, l, h, log.New(&text, "", 0)) }()
+	go func() { ended <- h.Serve(ctx, l, false, h, log.New(&text, "", 0)) }()
 	require.Zero(t, exchange(t, l.Addr().String(), "POST /v1/requests HTTP/1.1\r\nHost: d\r\nContent-Length: 14\r\n\r\n{\"type\":\"pdf\"}"))
 	require.Equal(t, 200, exchange(t, l.Addr().String(), livez))
 	cancel()
@@ -102,7 +102,7 @@ func TestPanicRemovesTheSharedRequest(t *testing.T) {
 	b := &breaking{fake: f}
 	replaceBackend(h, b)
 	b.told.Store(true)
-	address := opened(t, h, (*Handler).Serve)
+	address := opened(t, h, serveAll)
 	require.Zero(
 		t,
 		exchange(t, address, "POST /v1/requests HTTP/1.1\r\nHost: d\r\nPrefer: respond-async\r\nContent-Length: 9000\r\n\r\n"+bodyOf(9000, "")),

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -10,9 +9,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
+// permitsAll reports whether a user may use jobs of all types without a question.
+func (h *Handler) permitsAll(peer workerproto.Peer) bool {
+	return h.Permit == nil || peer.Address != "" && !h.PermitTCP
+}
+
 // permit returns a problem if a user may not use jobs of a type.
 func (h *Handler) permit(peer workerproto.Peer, typ string) error {
-	if h.Permit == nil {
+	if h.permitsAll(peer) {
 		return nil
 	}
 	return h.refuseUser(peer, typ, h.Permit(peer, typ))
@@ -28,7 +32,7 @@ func (h *Handler) refuseUser(peer workerproto.Peer, typ, objection string) error
 	return rest.Forbidden.Of(objection)
 }
 
-// caller implements rest.Caller. Rights restrict users of the Unix socket; tokens restrict callers over TCP.
+// caller implements rest.Caller. Permit restricts users of the Unix socket. It restricts callers over TCP only if it names some of them.
 type caller struct {
 	h *Handler
 	r *http.Request
@@ -36,35 +40,24 @@ type caller struct {
 
 func (h *Handler) callerOf(r *http.Request) caller { return caller{h, r} }
 
-// unrestricted reports whether the caller may use all types.
-func (c caller) unrestricted() bool {
-	_, tcp := ConnOf(c.r).(*net.TCPConn)
-	return tcp || c.h.Permit == nil
-}
-
 // Permit implements rest.Caller.
-func (c caller) Permit(typ string) error {
-	if c.unrestricted() {
-		return nil
-	}
-	return c.h.permit(workerproto.PeerOf(ConnOf(c.r)), typ)
-}
+func (c caller) Permit(typ string) error { return c.h.permit(peerOf(c.r), typ) }
 
 // PermitAll implements rest.Caller.
 func (c caller) PermitAll() error {
-	if _, tcp := ConnOf(c.r).(*net.TCPConn); tcp || c.h.PermitAll == nil {
+	peer := peerOf(c.r)
+	if c.h.PermitAll == nil || c.h.permitsAll(peer) {
 		return nil
 	}
-	peer := workerproto.PeerOf(ConnOf(c.r))
 	return c.h.refuseUser(peer, "all", c.h.PermitAll(peer))
 }
 
 // Permitted implements rest.Caller.
 func (c caller) Permitted() func(typ string) bool {
-	if c.unrestricted() {
+	peer := peerOf(c.r)
+	if c.h.permitsAll(peer) {
 		return nil
 	}
-	peer := workerproto.PeerOf(ConnOf(c.r))
 	return func(typ string) bool { return c.h.Permit(peer, typ) == "" }
 }
 

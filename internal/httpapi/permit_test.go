@@ -24,7 +24,7 @@ func TestPermitAppliesToTheUnixSocketAndToUnknownUsers(t *testing.T) {
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/jobs/17", http.NoBody))
 	require.Equal(t, http.StatusForbidden, rec.Code)
 	require.Contains(t, rec.Body.String(), "not you")
-	require.Equal(t, http.StatusOK, exchange(t, opened(t, h, (*Handler).Serve), "GET /v1/jobs/17 HTTP/1.1\r\nHost: d\r\n\r\n"))
+	require.Equal(t, http.StatusOK, exchange(t, opened(t, h, serveAll), "GET /v1/jobs/17 HTTP/1.1\r\nHost: d\r\n\r\n"))
 	c := newClient(t, client.Options{Socket: servedUnix(t, h)})
 	problemIn(t, rest.Forbidden, <-do(t.Context(), c, client.Request{Type: "pdf"}))
 	require.Equal(t, 2, seen.hits(BoundUser))

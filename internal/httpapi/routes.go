@@ -36,7 +36,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 		rest.Raw("get-request", "GET "+kept, "Read the answer or the events of a kept request", raw(h.getRequest)).With(keptRequest{}).
 			AnsweredAs(http.StatusOK, "The worker's result as it is, or events.", rest.JSON, rest.Events).
 			Answered(http.StatusAccepted, "It has not ended.", RequestState{}).
-			Fails(rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.Paused, rest.QueueFull, rest.Stopping, rest.DeadlinePassed),
+			Fails(rest.JobCancelled, rest.JobFailed, rest.NoSlot, rest.Paused, rest.QueueFull, rest.Stopping, rest.DeadlinePassed).Revealing(),
 		rest.Raw("cancel-request", "DELETE "+kept, "Cancel a kept request, or forget its answer", raw(h.deleteRequest)).With(requestID{}).
 			AnsweredAs(http.StatusNoContent, "It was cancelled or forgotten."),
 		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+
@@ -61,7 +61,7 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 		rest.On("retry-job", "POST "+one+"/retry", "Make a failed or cancelled job pending again", h.retryJob).Fails(rest.Conflict),
 		rest.Raw("follow-job", "GET "+one+"/events", "Follow a job until it is final", h.getJobEvents).With(followedJob{}).
 			AnsweredAs(http.StatusOK, "Events: status, progress, partial, log (if the dispatcher keeps logs), gap, and at the end result or error.",
-				rest.Events),
+				rest.Events).Revealing(),
 		rest.On("explain-job", "GET "+one+"/why", "Say why a job does not run yet, or where it runs", h.getWhy),
 		rest.On("list-dispatchers", "GET /v1/dispatchers", "List the dispatchers that share the database, the newest first", h.getDispatchers),
 		rest.On("list-workers", "GET /v1/workers", "List the workers that are connected to this dispatcher, by session", h.getWorkers),

@@ -15,12 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Serve answers on a listener until ctx is done. Then it waits up to shutdownGrace for
-// responses in progress. Serve returns the error of the listener, or nil if ctx ended it.
-func (h *Handler) Serve(ctx context.Context, l net.Listener, handler http.Handler, errorLog *log.Logger) error {
-	return h.serve(ctx, l, h.newConnections(), handler, errorLog)
-}
-
+// serve answers HTTP requests.
 func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connections, handler http.Handler, errorLog *log.Logger) error {
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,10 +34,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if own, ok := c.(*callerConn); ok {
-				c = own.Conn
-			}
-			return quota.WithUser(context.WithValue(ctx, connKey{}, c), workerproto.PeerOf(c).User())
+			return quota.WithUser(context.WithValue(ctx, connKey{}, connection{c, connections}), workerproto.PeerOf(c).User())
 		},
 	}
 	ended := make(chan struct{})
@@ -68,11 +60,28 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 
 type connKey struct{}
 
+// connection is the connection of a request.
+type connection struct {
+	net.Conn
+
+	of *connections
+}
+
 // ConnOf returns the connection of a request, so that a handler can identify the peer. It
 // returns nil outside of Serve.
 func ConnOf(r *http.Request) net.Conn {
-	c, _ := r.Context().Value(connKey{}).(net.Conn)
-	return c
+	c, _ := r.Context().Value(connKey{}).(connection)
+	if own, ok := c.Conn.(*callerConn); ok {
+		return own.Conn
+	}
+	return c.Conn
+}
+
+// identified counts the connection of a request for the user of the request.
+func (h *Handler) identified(r *http.Request, user string) {
+	if c, ok := r.Context().Value(connKey{}).(connection); ok {
+		c.of.identified(c.Conn, user)
+	}
 }
 
 // shutdownGrace is how long responses in progress may take when the server stops.

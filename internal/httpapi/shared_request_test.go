@@ -469,7 +469,7 @@ func TestLateRowIsCancelled(t *testing.T) {
 // repetition, and all later answers.
 func TestLateAnswerNamesItsRow(t *testing.T) {
 	h, f := rowHandler(t)
-	address := opened(t, h, (*Handler).Serve)
+	address := opened(t, h, serveAll)
 	for headers, body := range map[string]string{
 		"":                             `{"type":"pdf","durable":true,"timeout":0.001}`,
 		"Accept: application/json\r\n": `{"type":"pdf","durable":true,"timeout":0.001,"coalesce_key":"k"}`,

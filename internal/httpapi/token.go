@@ -2,46 +2,173 @@ package httpapi
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// Tokens are the valid bearer tokens: the name of each by its SHA-256. The time of a look-up says nothing about a token, because
-// callers cannot choose the bytes of a hash.
-type Tokens map[[sha256.Size]byte]string
+// Rights are what the holder of a token or of a certificate may do.
+type Rights uint8
 
-// ReadTokens reads one token per line: a name, white space, and the SHA-256 of
-// the token in hex. It skips empty lines and lines that begin with #.
-func ReadTokens(r io.Reader) (Tokens, error) {
-	t := Tokens{}
+// The rights. They are bits.
+const (
+	MayWork    Rights = 1 << iota // connect as a worker
+	MayRead                       // read everything except payloads, results, progress, errors and logs of jobs
+	MayOperate                    // make calls that change something
+	MayReveal                     // read payloads, results, progress, errors and logs of jobs
+
+	AllRights = MayWork | MayRead | MayOperate | MayReveal
+)
+
+// roles are the rights that a line of the token file can give.
+var roles = map[string]Rights{
+	"worker": MayWork, "read": MayRead, "operate": MayRead | MayOperate, "payload": MayRead | MayReveal,
+}
+
+// Holder is who holds a token.
+type Holder struct {
+	Name   string
+	Rights Rights
+	hash   [sha256.Size]byte // of the token
+}
+
+// Tokens are the valid bearer tokens, and the rights of certificates.
+type Tokens struct {
+	holders      []Holder
+	certificates map[string]Rights
+}
+
+// certificatePrefix begins the name of a certificate in the file of tokens.
+const certificatePrefix = "cert:"
+
+// ReadTokens reads one token per line: a name, the SHA-256 of the token in hex, and optionally its role, with white space between them. A
+// line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #.
+func ReadTokens(r io.Reader) (*Tokens, error) {
+	t := &Tokens{}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		var hash []byte
-		if len(fields) == 2 {
-			hash, _ = hex.DecodeString(fields[1]) // an error leaves it too short
+		if err := t.add(fields); err != nil {
+			return nil, fmt.Errorf("line %d %w", n, err)
 		}
-		if len(hash) != sha256.Size {
-			return nil, fmt.Errorf("line %d is not a name and the SHA-256 of a token in hex: make one with "+
-				"`printf %%s \"$TOKEN\" | sha256sum`", n)
-		}
-		t[[sha256.Size]byte(hash)] = fields[0]
 	}
-	if len(t) == 0 && lines.Err() == nil {
+	if t.Len() == 0 && lines.Err() == nil {
 		return nil, errors.New("it contains no token")
 	}
 	return t, lines.Err()
+}
+
+// add adds a line. Its errors quote nothing of it except the role, because it may contain a token.
+func (t *Tokens) add(fields []string) error {
+	holder := Holder{Name: fields[0], Rights: AllRights}
+	if len(fields) == 3 {
+		given, known := roles[fields[2]]
+		if !known {
+			return fmt.Errorf("gives an unknown role: give one of %s, or none for all rights", strings.Join(slices.Sorted(maps.Keys(roles)), ", "))
+		}
+		holder.Rights, fields = given, fields[:2]
+	}
+	if name, is := strings.CutPrefix(holder.Name, certificatePrefix); is && len(fields) == 2 && fields[1] == "-" && name != "" {
+		if t.certificates == nil {
+			t.certificates = map[string]Rights{}
+		}
+		t.certificates[name] = holder.Rights
+		return nil
+	}
+	var hash []byte
+	if len(fields) == 2 {
+		hash, _ = hex.DecodeString(fields[1]) // an error leaves it too short
+	}
+	if len(hash) != sha256.Size {
+		return errors.New("is not a name and the SHA-256 of a token in hex: make one with `printf %s \"$TOKEN\" | sha256sum`")
+	}
+	holder.hash = [sha256.Size]byte(hash)
+	t.holders = append(t.holders, holder)
+	return nil
+}
+
+// Len returns the number of tokens and certificates.
+func (t *Tokens) Len() int { return len(t.holders) + len(t.certificates) }
+
+// Holder returns who holds a token. The time that it takes says nothing about a token.
+func (t *Tokens) Holder(token string) (found Holder, ok bool) {
+	hash := sha256.Sum256([]byte(token))
+	for _, h := range t.holders {
+		if subtle.ConstantTimeCompare(hash[:], h.hash[:]) == 1 {
+			found, ok = h, true
+		}
+	}
+	return found, ok
+}
+
+// Has reports whether a token is still valid, with the same name and rights.
+func (t *Tokens) Has(h Holder) bool { return slices.Contains(t.holders, h) }
+
+// Certificate returns the rights of the certificate with a name. If the file has no line for a certificate, each of them has all rights.
+func (t *Tokens) Certificate(name string) (Rights, bool) {
+	if t == nil || t.certificates == nil {
+		return AllRights, true
+	}
+	r, listed := t.certificates[name]
+	return r, listed
+}
+
+// Visitor is a peer over TCP, with its rights.
+type Visitor struct {
+	workerproto.Peer
+
+	Rights Rights
+}
+
+// rightsKey is the key of the Visitor in the context of a request over TCP that needs a token or a certificate.
+type visitorKey struct{}
+
+// peerOf returns who makes a call.
+func peerOf(r *http.Request) workerproto.Peer {
+	if v, ok := r.Context().Value(visitorKey{}).(Visitor); ok {
+		return v.Peer
+	}
+	return workerproto.PeerOf(ConnOf(r))
+}
+
+// may reports whether the caller has rights. On a Unix socket, and without tokens, all callers have all rights.
+func may(r *http.Request, needed Rights) bool {
+	v, ok := r.Context().Value(visitorKey{}).(Visitor)
+	return !ok || v.Rights&needed == needed
+}
+
+// permitRoute returns a problem if the role of the caller does not permit a call.
+func permitRoute(rt *rest.Route, r *http.Request) error {
+	needed, role := MayOperate, "operate"
+	switch {
+	case !strings.HasPrefix(rt.Path, "/"): // a guard, or no route
+		return nil
+	case rt.Reveals:
+		needed, role = MayReveal, "payload"
+	case rt.Method == http.MethodGet:
+		needed, role = MayRead, "read"
+	}
+	if may(r, needed) {
+		return nil
+	}
+	return rest.Forbidden.Of(fmt.Sprintf("%s lacks the role %s, which this call needs: give it the role in --api-tokens of the dispatcher",
+		peerOf(r), role))
 }
 
 // userOf returns the user of a request: the name of its token, or the user on the Unix socket.
@@ -53,17 +180,16 @@ func callerName(r *http.Request) string {
 	user := userOf(r)
 	switch kind, id, onSocket := strings.Cut(user, " "); {
 	case onSocket:
-		return "api: " + kind + "=" + id // uid=1001
+		return "api: " + kind + "=" + id // uid=1001, cert=gpu-1
 	case user == "":
 		return "api"
 	}
 	return "api: token=" + user
 }
 
-// Guarded admits requests with one of the tokens that current returns. It calls current
-// for every request. Probes need no token. No request may come from a web page of another origin.
-func (h *Handler) Guarded(current func() Tokens) http.Handler {
-	refuse := h.guard(rest.Unauthorized, "send Authorization: Bearer and a token this dispatcher knows")
+// Guarded admits requests of visitors that Identify knows. Probes need no proof, and the metrics need none if openMetrics is true. No
+// request may come from a web page of another origin. An answer to an unknown visitor closes its connection, and its body is not read.
+func (h *Handler) Guarded(openMetrics bool) http.Handler {
 	return h.sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/livez", "/readyz", "/startupz":
@@ -71,12 +197,21 @@ func (h *Handler) Guarded(current func() Tokens) http.Handler {
 			return
 		}
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		name, ok := current()[sha256.Sum256([]byte(strings.TrimSpace(token)))]
-		if !ok || !strings.EqualFold(scheme, "Bearer") {
-			h.obs.Refused(BoundToken)
-			refuse(w, r)
-			return
+		if !strings.EqualFold(scheme, "Bearer") {
+			token = ""
 		}
-		h.ServeHTTP(w, r.WithContext(quota.WithUser(r.Context(), name)))
+		visitor, objection := h.Identify(ConnOf(r), strings.TrimSpace(token))
+		switch {
+		case objection == "":
+			h.identified(r, visitor.User())
+			ctx := context.WithValue(quota.WithUser(r.Context(), visitor.User()), visitorKey{}, visitor)
+			h.ServeHTTP(w, r.WithContext(ctx))
+		case openMetrics && r.URL.Path == "/metrics":
+			h.ServeHTTP(w, r)
+		default:
+			h.obs.Refused(BoundToken)
+			w.Header().Set("Connection", "close")
+			h.guard(rest.Unauthorized, objection)(w, r)
+		}
 	}))
 }

@@ -24,7 +24,7 @@ func TestIdempotencyKeyBelongsToOneToken(t *testing.T) {
 	}
 	tokens, err := ReadTokens(strings.NewReader(list.String()))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() Tokens { return tokens })
+	guarded := guardedBy(h, tokens)
 	asks := func(name string) (location string) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/requests", strings.NewReader(`{"type":"pdf"}`))
 		r.Header.Set("Authorization", "Bearer token of "+name)
@@ -48,7 +48,7 @@ func TestOnlyProbesWorkWithoutAToken(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("anna " + strings.Repeat("00", sha256.Size)))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() Tokens { return tokens })
+	guarded := guardedBy(h, tokens)
 	open := map[string]bool{"/livez": true, "/readyz": true, "/startupz": true}
 	for _, route := range h.routes {
 		w := httptest.NewRecorder()
@@ -72,7 +72,7 @@ func TestTokenIsCheckedBeforeTheBody(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	tokens, err := ReadTokens(strings.NewReader("ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"))
 	require.NoError(t, err)
-	guarded := h.Guarded(func() Tokens { return tokens })
+	guarded := guardedBy(h, tokens)
 	for _, token := range []string{"", "Bearer wrong", "Basic secret"} {
 		for _, path := range []string{"/v1/jobs", "/v1/requests", "/v1/schedules/s"} {
 			req := httptest.NewRequest(http.MethodPost, path, unread{t})

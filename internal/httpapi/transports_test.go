@@ -49,7 +49,7 @@ func servedUnix(t *testing.T, h *Handler) (path string) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- h.ServeUnix(ctx, l, h, log.New(io.Discard, "", 0)) }()
+	go func() { ended <- h.Serve(ctx, l, false, h, log.New(io.Discard, "", 0)) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -288,7 +288,7 @@ func TestDurableRequestIsARowOnEachTransport(t *testing.T) {
 	}
 	t.Run("http", func(t *testing.T) {
 		h, f := rows(t)
-		test(t, newClient(t, client.Options{URL: "http://" + opened(t, h, (*Handler).Serve)}), f)
+		test(t, newClient(t, client.Options{URL: "http://" + opened(t, h, serveAll)}), f)
 	})
 	t.Run("frames", func(t *testing.T) {
 		h, f := rows(t)
@@ -331,7 +331,7 @@ func TestManyConcurrentRequestsGetTheirOwnAnswers(t *testing.T) {
 func dialFrames(t *testing.T, path string) *workerproto.CallerConn {
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
-	c, err := workerproto.ConnectCaller(t.Context(), conn, "test")
+	c, err := workerproto.ConnectCaller(t.Context(), conn, "test", "")
 	require.NoError(t, err)
 	t.Cleanup(c.Abort)
 	return c
@@ -433,7 +433,7 @@ func TestClientReconnectsAfterTheServerStops(t *testing.T) {
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- h.ServeUnix(ctx, l, h, log.New(io.Discard, "", 0)) }()
+		go func() { ended <- h.Serve(ctx, l, false, h, log.New(io.Discard, "", 0)) }()
 		require.Eventually(t, func() bool {
 			got := do(t.Context(), c, client.Request{Type: "pdf"})
 			select {

@@ -27,7 +27,7 @@ func connectCaller(t *testing.T, path string) *workerproto.CallerConn {
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
 	require.NoError(t, conn.(*net.UnixConn).SetReadBuffer(4096))
-	c, err := workerproto.ConnectCaller(t.Context(), conn, "test")
+	c, err := workerproto.ConnectCaller(t.Context(), conn, "test", "")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -30,6 +30,7 @@ type Route struct {
 	Bodies           []Media      // that the call takes
 	Answers          []Answer     // without problems; none = 200 with Output
 	Problems         []Kind       // besides those that Kinds adds
+	Reveals          bool         // the answer contains data of jobs, such as payloads, results or logs
 
 	Handle func(http.ResponseWriter, *Request) error
 }
@@ -120,6 +121,12 @@ func (r Route) AnsweredAs(status int, text string, media ...string) Route {
 		a.Media = append(a.Media, Media{Type: m})
 	}
 	r.Answers = append(r.Answers, a)
+	return r
+}
+
+// Revealing says that the answer contains data of jobs.
+func (r Route) Revealing() Route {
+	r.Reveals = true
 	return r
 }
 

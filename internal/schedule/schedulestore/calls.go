@@ -20,7 +20,7 @@ func (s Schedules) Calls() []rest.Route {
 	const one = "/v1/schedules/{name}"
 	return []rest.Route{
 		rest.On("list-schedules", "GET /v1/schedules", "List the schedules by name, without their payloads", s.page),
-		rest.On("get-schedule", "GET "+one, "Read a schedule", s.get),
+		rest.On("get-schedule", "GET "+one, "Read a schedule", s.get).Revealing(),
 		rest.On("set-schedule", "PUT "+one, "Create a schedule, or replace its columns", s.put).Takes(contract.Schedule{}).
 			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Conflict),
 		rest.On("remove-schedule", "DELETE "+one, "Delete a schedule; its runs end normally", s.delete).Fails(rest.Conflict),

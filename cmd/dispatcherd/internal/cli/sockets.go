@@ -88,6 +88,14 @@ func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {
 	flags.Var(Socket(socket, new(workerproto.Access)), "worker-socket", "the dispatcher's socket")
 }
 
+// ProofFlags adds the flags for the files with which a worker or a caller proves who it is over TCP.
+func ProofFlags(flags *pflag.FlagSet, c *workerproto.Credentials) {
+	flags.StringVar(&c.TokenFile, "token-file", "", "file that contains the bearer token for TCP; only its user may read it")
+	flags.StringVar(&c.CA, "ca", "", "CA in PEM that signs the certificates of dispatchers (default: those of the system)")
+	flags.StringVar(&c.Cert, "cert", "", "certificate in PEM to show to dispatchers")
+	flags.StringVar(&c.Key, "key", "", "key of --cert in PEM, which other users cannot read")
+}
+
 // Socket is a path, with optional mode and group as in PATH,mode=0660,group=NAME. Commands
 // that connect share the setting with serve, and use only the path.
 func Socket(path *string, access *workerproto.Access) Value {

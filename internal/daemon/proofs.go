@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/workerproto"
+)
+
+// TLSFiles are the files of the listeners on TCP, in PEM.
+type TLSFiles struct {
+	Cert, Key string // "" = no TLS
+	ClientCA  string // signs the certificates of workers and callers; "" = none has one
+}
+
+// Check returns an error if the settings contradict each other.
+func (f TLSFiles) Check() error {
+	switch {
+	case (f.Cert == "") != (f.Key == ""):
+		return fmt.Errorf("--tls-cert %q and --tls-key %q belong together: give both, or none", f.Cert, f.Key)
+	case f.ClientCA != "" && f.Cert == "":
+		return fmt.Errorf("--tls-client-ca %s needs a listener with TLS: add --tls-cert and --tls-key", f.ClientCA)
+	}
+	return nil
+}
+
+// readProofs reads the files of tokens and certificates.
+func (c *Config) readProofs() (*proofs, error) {
+	p := &proofs{}
+	if path := c.API.TokenFile; path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("--api-tokens: %w", err)
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if p.tokens, err = httpapi.ReadTokens(io.LimitReader(f, 1<<20)); err != nil {
+			return nil, fmt.Errorf("--api-tokens %s: %w", path, err)
+		}
+	}
+	if c.TLS.Cert == "" {
+		return p, nil
+	}
+	pair, err := workerproto.ReadPair(c.TLS.Cert, c.TLS.Key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
+	}
+	// Without tickets each connection proves anew who its peer is.
+	p.tls = &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
+	}
+	if pair.Leaf != nil && time.Now().After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("--tls-cert %s: the certificate has expired at %s: renew it", c.TLS.Cert, pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	if c.TLS.ClientCA != "" {
+		if p.authority, err = workerproto.ReadCA(c.TLS.ClientCA); err != nil {
+			return nil, fmt.Errorf("--tls-client-ca: %w", err)
+		}
+		p.tls.ClientCAs, p.tls.ClientAuth = p.authority, tls.VerifyClientCertIfGiven
+	}
+	return p, nil
+}
+
+// loadProofs reads the files of tokens and certificates. From then on these are valid.
+func (d *Daemon) loadProofs() error {
+	d.listeners.versions.Store(d.cfg.proofVersions())
+	p, err := d.cfg.readProofs()
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(d.cfg.API.TokenFile); err == nil && info.Mode().Perm()&0o022 != 0 {
+		d.log.Warn("other users may change the token file and add a token of their own: set its mode to 0640 or 0600",
+			zap.String("file", d.cfg.API.TokenFile), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())))
+	}
+	if closed := d.listeners.visitors.replace(p); closed > 0 {
+		d.log.Info("connections are closed, because their token or certificate is not valid any more", zap.Int("connections", closed))
+	}
+	return nil
+}
+
+// proofCheck is the time between two checks whether the files of tokens and certificates have changed.
+const proofCheck = time.Second
+
+// reloading returns the service that reads the files of tokens and certificates again when one of them has changed. If a file is invalid,
+// the current tokens and certificates remain valid, so that a typing error locks no peer out.
+func (d *Daemon) reloading() background.Service {
+	if !d.listensOnTCP() {
+		return background.Service{}
+	}
+	return background.Service{Name: "proofs", Step: func(context.Context, background.Now) (time.Duration, error) {
+		if d.listeners.versions.Load() != d.cfg.proofVersions() {
+			d.reloadProofs()
+		}
+		return proofCheck, nil
+	}}
+}
+
+// proofVersions returns a text that changes with the files of tokens and certificates.
+func (c *Config) proofVersions() string {
+	var all strings.Builder
+	for _, path := range []string{c.API.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA} {
+		if info, err := os.Stat(path); err == nil {
+			fmt.Fprintln(&all, path, info.ModTime().UnixNano(), info.Size(), info.Mode())
+		}
+	}
+	return all.String()
+}
+
+// reloadProofs reads the files again, and logs the outcome.
+func (d *Daemon) reloadProofs() {
+	if err := d.loadProofs(); err != nil {
+		d.log.Error("a file of tokens or certificates is invalid: the current ones remain valid", zap.Error(err))
+		return
+	}
+	p := d.listeners.visitors.current()
+	tokens := 0
+	if p.tokens != nil {
+		tokens = p.tokens.Len()
+	}
+	d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile), zap.Int("tokens", tokens))
+}
+
+// reload reads the files of tokens and certificates again on each signal until ctx is done.
+func (d *Daemon) reload(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.cfg.Reload:
+		}
+		if !d.listensOnTCP() || d.cfg.API.TokenFile == "" && d.cfg.TLS.Cert == "" {
+			d.log.Info("the signal to reload tokens and certificates is ignored: no such file is used")
+			continue
+		}
+		d.reloadProofs()
+	}
+}
+
+// listensOnTCP reports whether workers or callers may connect over TCP.
+func (d *Daemon) listensOnTCP() bool { return d.cfg.API.Listen != "" || d.cfg.WorkerListen != "" }
+
+// errOpenToAll rejects a listener without proofs on an address that other hosts reach.
+var errOpenToAll = errors.New("without --api-tokens or --tls-client-ca")

@@ -1,0 +1,140 @@
+package workerproto
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The protocols that a connection with TLS names (ALPN). A listener refuses the protocols of other listeners.
+const (
+	WorkerProtocol = "dispatcherd-worker"
+	CallerProtocol = "dispatcherd-caller"
+)
+
+// Address is the address of a dispatcher.
+type Address struct {
+	network string // unix or tcp
+	target  string // a path, or host and port
+	tls     bool
+}
+
+// Addresses are the addresses of dispatchers, in the order in which they are tried.
+type Addresses []Address
+
+// ErrAddress says that a text is not a list of addresses.
+var ErrAddress = errors.New("no address of a dispatcher")
+
+// ParseAddresses reads addresses that are separated by commas. unix:///path is a Unix socket. tls://host:port is a listener
+// with TLS. tcp://host:port is a listener without TLS, on loopback. A path contains %2C for a comma.
+func ParseAddresses(text string) (list Addresses, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		a, err := parseAddress(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+func parseAddress(text string) (a Address, err error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "": // the text may contain a password
+		return a, fmt.Errorf("%w: give unix:///path, tls://host:port, or tcp://127.0.0.1:port, and a token apart", ErrAddress)
+	case u.Scheme == "unix" && u.Host == "":
+		return Address{network: "unix", target: u.Path}, CheckSocketPath(u.Path)
+	case (u.Scheme == "tls" || u.Scheme == "tcp") && u.Hostname() != "" && u.Port() != "" && strings.Trim(u.Path, "/") == "":
+		a = Address{network: "tcp", target: u.Host, tls: u.Scheme == "tls"}
+	default:
+		return a, fmt.Errorf("%q is %w: give unix:///path, tls://host:port, or tcp://127.0.0.1:port", text, ErrAddress)
+	}
+	if !a.tls && !IsLoopback(u.Hostname()) {
+		return a, fmt.Errorf("%q is %w: tcp is only for this host, because tokens and jobs are not encrypted: give tls://%s",
+			text, ErrAddress, a.target)
+	}
+	return a, nil
+}
+
+// IsLoopback reports whether a host is this host in each network.
+func IsLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+
+// String returns the address as ParseAddresses reads it.
+func (a Address) String() string {
+	switch {
+	case a.network == "unix":
+		return "unix://" + strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F", "#", "%23").Replace(a.target)
+	case a.tls:
+		return "tls://" + a.target
+	}
+	return "tcp://" + a.target
+}
+
+// Name returns the path of a Unix socket, and otherwise the address, for messages.
+func (a Address) Name() string {
+	if a.network == "unix" {
+		return a.target
+	}
+	return a.String()
+}
+
+// Path returns the path of a Unix socket, and otherwise "".
+func (a Address) Path() string {
+	if a.network == "unix" {
+		return a.target
+	}
+	return ""
+}
+
+// SocketAddress returns the address of a Unix socket.
+func SocketAddress(path string) Address { return Address{network: "unix", target: path} }
+
+// TLSAddress returns the address of a listener with TLS.
+func TLSAddress(host string) Address { return Address{network: "tcp", target: host, tls: true} }
+
+// Host returns host and port of a listener on TCP.
+func (a Address) Host() string {
+	if a.network == "unix" {
+		return ""
+	}
+	return a.target
+}
+
+// TLS reports whether the connection is encrypted.
+func (a Address) TLS() bool { return a.tls }
+
+// connectTimeout bounds a connection attempt, and a TLS handshake.
+const connectTimeout = 10 * time.Second
+
+// Connect opens a connection for one of the protocols. It reads the files of the credentials.
+func (a Address) Connect(ctx context.Context, c *Credentials, protocol string) (net.Conn, error) {
+	if a.network == "unix" {
+		if err := CheckSocketPath(a.target); err != nil {
+			return nil, err
+		}
+	}
+	var config *tls.Config
+	if a.tls {
+		var err error
+		if config, err = c.config(a.target, protocol); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, a.network, a.target)
+	if err != nil || config == nil {
+		return conn, err
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(c.Explain(a.target, err), ignoreClosed(conn.Close()))
+	}
+	return secure, nil
+}

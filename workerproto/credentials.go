@@ -1,0 +1,207 @@
+package workerproto
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+)
+
+// Credentials are the files with which a worker or a caller proves who it is, and learns which dispatchers to trust. They are read for each
+// connection, so that they can be replaced. On a Unix socket none of them is used.
+type Credentials struct {
+	TokenFile string // contains the bearer token; "" = none
+	CA        string // certificates in PEM that sign those of dispatchers; "" = those of the system
+	Cert, Key string // the own certificate and its key in PEM; "" = none
+}
+
+// maxBearer is the largest number of bytes of a token.
+const maxBearer = 4096
+
+// ErrCredentials says that a file of the credentials cannot be used.
+var ErrCredentials = errors.New("unusable credentials")
+
+// Token reads the token. Without a TokenFile it is "".
+func (c *Credentials) Token() (string, error) {
+	if c.TokenFile == "" {
+		return "", nil
+	}
+	text, err := ReadSecret(c.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("%w: token file %w", ErrCredentials, err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" || len(token) > maxBearer || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("%w: token file %s must contain one token of 1 to %d characters without white space",
+			ErrCredentials, c.TokenFile, maxBearer)
+	}
+	return token, nil
+}
+
+// ReadSecret reads a file that only its user and its group may read. The error names the file and the remedy.
+func ReadSecret(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o006 != 0 && os.PathSeparator == '/' {
+		return nil, fmt.Errorf("%s has mode %04o, so other users may read or change it: set its mode to 0600, and make a new secret if "+
+			"others had access", path, mode)
+	}
+	return os.ReadFile(path)
+}
+
+// Check reads all files, so that an error is found before the first connection.
+func (c *Credentials) Check() error {
+	_, err := c.Token()
+	if err == nil {
+		_, err = c.config("localhost:0", WorkerProtocol)
+	}
+	return err
+}
+
+// config returns the settings of a connection with TLS.
+func (c *Credentials) config(target, protocol string) (*tls.Config, error) {
+	host, _, _ := net.SplitHostPort(target) // ParseAddresses has checked it
+	config := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{protocol}, DynamicRecordSizingDisabled: true}
+	if c.CA != "" {
+		pool, err := ReadCA(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+		}
+		config.RootCAs = pool
+	}
+	if c.Cert != "" || c.Key != "" {
+		pair, err := ReadPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// ReadCA reads a file of certificates in PEM.
+func ReadCA(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s contains no certificate in PEM: give the file of the certificate authority", path)
+	}
+	return pool, nil
+}
+
+// ReadPair reads a certificate and its key. Only the user of the key and its group may read it.
+func ReadPair(cert, key string) (pair tls.Certificate, err error) {
+	if cert == "" || key == "" {
+		return pair, fmt.Errorf("certificate %q and key %q belong together: give both files", cert, key)
+	}
+	public, err := os.ReadFile(cert)
+	if err != nil {
+		return pair, err
+	}
+	private, err := ReadSecret(key)
+	if err != nil {
+		return pair, err
+	}
+	if pair, err = tls.X509KeyPair(public, private); err != nil {
+		return pair, fmt.Errorf("certificate %s and key %s: %w", cert, key, err)
+	}
+	return pair, nil
+}
+
+// alerts say what to do about the alerts with which a dispatcher ends a connection. crypto/tls has no type for them.
+var alerts = []struct{ text, meaning string }{
+	{"no application protocol", "this is a listener for another protocol: workers connect to --worker-listen, and callers to --api-listen"},
+	{"expired certificate", "the dispatcher refuses this certificate, because it has expired: renew the file of --cert"},
+	{"unknown certificate authority", "the dispatcher does not know who signed this certificate: use one of its --tls-client-ca"},
+	{"bad certificate", "the dispatcher refuses this certificate: use one of the authority in its --tls-client-ca"},
+	{"certificate required", "the dispatcher needs a certificate: give --cert and --key"},
+	{"protocol version not supported", "the peer does not speak TLS 1.3"},
+}
+
+// Explain adds to an error of a connection with TLS to a host what to do about it.
+func (c *Credentials) Explain(host string, err error) error {
+	hint := ""
+	unsigned, isUnsigned := errors.AsType[x509.UnknownAuthorityError](err)
+	wrong, isWrong := errors.AsType[x509.HostnameError](err)
+	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case isUnsigned && unsigned.Cert != nil && c.CA == "":
+		hint = "the system does not know who signed the dispatcher's certificate: give the file of its authority as --ca"
+	case isUnsigned:
+		hint = fmt.Sprintf("the dispatcher's certificate is not signed by an authority in --ca %s: give the file of its authority", c.CA)
+	case isWrong:
+		hint = fmt.Sprintf("the dispatcher's certificate is for %s: connect with one of these names, or add the name to the certificate",
+			cmp.Or(strings.Join(namesOf(wrong.Certificate), ", "), "no name"))
+	case isInvalid && invalid.Reason == x509.Expired:
+		hint = "the dispatcher's certificate is not valid now: renew the file of its --tls-cert, or set the clock of this host"
+	case plain:
+		hint = fmt.Sprintf("the listener does not use TLS: give the dispatcher --tls-cert and --tls-key, or use tcp://%s on its host", host)
+	}
+	for _, alert := range alerts {
+		if hint == "" && strings.HasSuffix(err.Error(), "tls: "+alert.text) {
+			hint = alert.meaning
+		}
+	}
+	if hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, hint)
+}
+
+// namesOf lists the hosts that a certificate names.
+func namesOf(cert *x509.Certificate) []string {
+	names := cert.DNSNames
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
+// DialAt connects to a dispatcher with credentials, and sends hello with the token. Its errors are those of Dial, and ErrCredentials.
+func DialAt(ctx context.Context, a Address, c *Credentials, hello *Hello) (*Conn, error) {
+	conn, token, err := c.open(ctx, a, WorkerProtocol)
+	if err != nil {
+		return nil, err
+	}
+	hello.Token = token
+	session, err := Connect(ctx, conn, hello)
+	if err != nil {
+		return nil, c.Explain(a.target, err)
+	}
+	return session, nil
+}
+
+// DialCaller connects to a dispatcher with credentials. It is for callers, as DialAt is for workers.
+func DialCaller(ctx context.Context, a Address, c *Credentials, token, caller string) (*CallerConn, error) {
+	conn, own, err := c.open(ctx, a, CallerProtocol)
+	if err != nil {
+		return nil, err
+	}
+	session, err := ConnectCaller(ctx, conn, caller, cmp.Or(token, own))
+	if err != nil {
+		return nil, c.Explain(a.target, err)
+	}
+	return session, nil
+}
+
+// open connects to a dispatcher, and returns the token for it.
+func (c *Credentials) open(ctx context.Context, a Address, protocol string) (conn net.Conn, token string, err error) {
+	if a.network != "unix" {
+		if token, err = c.Token(); err != nil {
+			return nil, "", err
+		}
+	}
+	conn, err = a.Connect(ctx, c, protocol)
+	return conn, token, err
+}
