@@ -73,6 +73,9 @@ func (c *pair) pump(from, to net.Conn, up bool) {
 	if c.outboundBlocked.Load() && !up {
 		<-c.done // the client receives nothing, not even the end
 	}
+	if rules, _ := c.proxy.now(); rules.HoldEnds {
+		c.hold(up)
+	}
 	c.cut()
 }
 

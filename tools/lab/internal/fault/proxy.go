@@ -13,6 +13,7 @@ import (
 type Rules struct {
 	HoldUp   bool          // bytes of the client wait at the proxy
 	HoldDown bool          // bytes of the server wait at the proxy
+	HoldEnds bool          // the end of a connection waits as its bytes do, as over a link that is down
 	Refuse   bool          // new connections are closed at once
 	Delay    time.Duration // delay of every piece in each direction
 	// LoseAnswers is the share of the statements in Lossy whose answer is lost.

@@ -133,6 +133,21 @@ func TestHeldBytesArriveAfterTheHold(t *testing.T) {
 	}
 }
 
+func TestHeldEndArrivesAfterTheHold(t *testing.T) {
+	p, c, ends := through(t)
+	p.Set(Rules{HoldUp: true, HoldDown: true, HoldEnds: true})
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ends:
+		t.Fatal("the server has seen the end during the hold")
+	case <-time.After(briefly):
+	}
+	p.Set(Rules{})
+	await(t, ends)
+}
+
 func TestDelayAppliesToBothDirections(t *testing.T) {
 	p, c, _ := through(t)
 	p.Set(Rules{Delay: 50 * time.Millisecond})
