@@ -16,15 +16,16 @@ import (
 )
 
 func main() {
-	socket := flag.String("socket", "", "the daemon's socket for workers")
+	var d program.Dispatcher
+	d.Flags()
 	slots := flag.Int("slots", 250, "slots of this process")
 	types := flag.String("types", "", "types that every slot supports, separated by commas")
 	flag.Parse()
-	program.Main("noop", func(ctx context.Context) error { return work(ctx, *socket, *slots, strings.Split(*types, ",")) })
+	program.Main("noop", func(ctx context.Context) error { return work(ctx, d, *slots, strings.Split(*types, ",")) })
 }
 
-func work(ctx context.Context, socket string, slots int, types []string) error {
-	w := worker.New(worker.Options{Socket: socket})
+func work(ctx context.Context, d program.Dispatcher, slots int, types []string) error {
+	w := worker.New(d.Options(worker.Options{}))
 	var once sync.Once
 	handler := func(context.Context, *worker.Job) (any, error) {
 		once.Do(func() { fmt.Println("first", time.Now().UnixNano()) })

@@ -17,36 +17,68 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/counter"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 	"github.com/dispatcherd/dispatcherd/worker"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func main() {
 	var o options
-	flag.StringVar(&o.socket, "socket", "", "the daemon's socket for workers")
+	o.dispatcher.Flags()
 	flag.StringVar(&o.name, "name", "w", "name of this process")
 	flag.StringVar(&o.log, "log", "", "file for the log of executions; must not exist; empty = no log")
 	flag.StringVar(&o.slots, "slots", "", "slots and their types, such as 4:a,b;1:c")
 	flag.StringVar(&o.types, "types", "", "all existing types, so that a job on the wrong slot is executed and logged")
 	flag.DurationVar(&o.grace, "grace", 5*time.Second, "grace period for running jobs after SIGTERM")
+	flag.StringVar(&o.members, "members", "",
+		"file with a JSON list of workers of this process, which replace -name, -log and -dispatcher")
 	flag.BoolVar(&o.flood, "flood", false, "only connect, say hello and close, until SIGTERM; print the number of connections")
 	flag.Parse()
-	program.Main("worker", func(ctx context.Context) error { return run(ctx, o) })
+	program.Main("worker", func(ctx context.Context) error {
+		if o.flood {
+			return flood(ctx, o.dispatcher.Socket)
+		}
+		return runAll(ctx, o)
+	})
 }
 
 type options struct {
-	socket, name, log, slots, types string
-	grace                           time.Duration
-	flood                           bool
+	dispatcher                       program.Dispatcher
+	name, log, slots, types, members string
+	grace                            time.Duration
+	flood                            bool
+}
+
+// runAll runs the workers of the process. If one of them ends with an error, it ends the others.
+func runAll(ctx context.Context, o options) error {
+	members := []history.Colleague{{Name: o.name, Log: o.log, Dispatcher: o.dispatcher.Addresses}}
+	if o.members != "" {
+		text, err := os.ReadFile(o.members)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &members); err != nil {
+			return err
+		}
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	for _, m := range members {
+		o.name, o.log, o.dispatcher.Addresses = m.Name, m.Log, m.Dispatcher
+		all.Go(func() error { return run(ctx, o) })
+	}
+	return all.Wait()
 }
 
 func run(ctx context.Context, o options) error {
-	if o.flood {
-		return flood(ctx, o.socket)
-	}
-	w := worker.New(worker.Options{Socket: o.socket, Name: o.name, Grace: o.grace, MaxBackoff: 100 * time.Millisecond})
+	var log *history.Log // nil = none
+	w := worker.New(o.dispatcher.Options(worker.Options{
+		Name: o.name, Grace: o.grace, MaxBackoff: 100 * time.Millisecond,
+		Connected: func(welcome workerproto.Welcome) { log.Connected(welcome.Dispatcher) },
+	}))
 	offers := map[int32][]string{}
 	for group := range strings.SplitSeq(o.slots, ";") {
 		count, types, _ := strings.Cut(group, ":")
@@ -59,7 +91,6 @@ func run(ctx context.Context, o options) error {
 		}
 		w.Slots(n, strings.Split(types, ",")...)
 	}
-	var log *history.Log // nil = none
 	if o.log != "" {
 		var err error
 		if log, err = history.CreateLog(o.log, o.name, offers); err != nil {

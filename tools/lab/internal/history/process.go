@@ -21,6 +21,21 @@ type Process struct {
 	Killed int64              // when SIGKILL was sent to it; 0 = never
 	Offers map[int32][]string // types by slot
 	Runs   []Execution        // in the order of their starts
+	// Sessions are its connections to dispatchers, in their order.
+	Sessions []Session
+}
+
+// Session is a connection of a worker.
+type Session struct {
+	At         int64  // when it began
+	Dispatcher string // name of the dispatcher
+}
+
+// Colleague is one of several workers of a process.
+type Colleague struct {
+	Name       string `json:"name"`
+	Log        string `json:"log"`        // file of its log
+	Dispatcher string `json:"dispatcher"` // addresses of its dispatchers, separated by commas
 }
 
 // Execution is one run of a job on a slot.
@@ -78,6 +93,9 @@ func (j *Log) Ended(e *Execution, how Outcome) {
 	j.line("end %d %d %d %s", Now(), e.Job, e.Attempt, how)
 }
 
+// Connected records the begin of a session.
+func (j *Log) Connected(dispatcher string) { j.line("connected %d %s", Now(), dispatcher) }
+
 // line appends a line with a single write, which a kill cannot interrupt. A worker
 // without a complete log would make the history useless, so an error ends the
 // process.
@@ -131,6 +149,10 @@ func (p *Process) read(line string, open map[attemptKey]int) error {
 		)
 		_, err = fmt.Sscan(rest, &slot, &types)
 		p.Offers[slot] = strings.Split(types, ",")
+	case "connected":
+		var c Session
+		_, err = fmt.Sscan(rest, &c.At, &c.Dispatcher)
+		p.Sessions = append(p.Sessions, c)
 	case "start":
 		var e Execution
 		_, err = fmt.Sscan(rest, &e.Start, &e.Job, &e.Attempt, &e.Slot, &e.Type, &e.N)

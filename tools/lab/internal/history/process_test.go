@@ -18,6 +18,7 @@ func TestWrittenHistoryIsReadBack(t *testing.T) {
 	before := Now()
 	e := Execution{Job: 7, Attempt: 2, Slot: 1, Type: "excel", N: 70}
 	cut := Execution{Job: 8, Attempt: 1, Slot: 0, Type: "pdf", N: 80}
+	j.Connected("a")
 	j.Started(&e)
 	j.Started(&cut)
 	j.Ended(&e, OK)
@@ -26,8 +27,11 @@ func TestWrittenHistoryIsReadBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Name != "w0" || p.PID != os.Getpid() || !reflect.DeepEqual(p.Offers, offers) || len(p.Runs) != 2 {
+	if p.Name != "w0" || p.PID != os.Getpid() || !reflect.DeepEqual(p.Offers, offers) || len(p.Runs) != 2 || len(p.Sessions) != 1 {
 		t.Fatalf("%+v", p)
+	}
+	if c := p.Sessions[0]; c.Dispatcher != "a" || c.At < before || c.At > p.Runs[0].Start {
+		t.Errorf("%+v", c)
 	}
 	first := p.Runs[0]
 	if first.Start < before || first.End < first.Start || first.End > after || first.Outcome != OK {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 )
 
 // Crew is a group of worker processes whose jobs do nothing.
@@ -17,7 +19,7 @@ type Crew struct {
 // Crew starts worker processes of this checkout with the given number of slots each. All
 // slots support the first types types.
 func (r *Rig) Crew(socket string, processes, slots, types int) (*Crew, error) {
-	return crew(r.Own.Noop, socket, processes, slots, typeNames(types))
+	return crew(r.Own.Noop, program.Dispatcher{Socket: socket}, processes, slots, typeNames(types))
 }
 
 func typeNames(n int) string {
@@ -28,11 +30,10 @@ func typeNames(n int) string {
 	return strings.Join(names, ",")
 }
 
-func crew(file, socket string, processes, slots int, types string) (*Crew, error) {
+func crew(file string, at program.Dispatcher, processes, slots int, types string) (*Crew, error) {
 	c := &Crew{}
 	for i := range processes {
-		p, err := Run(fmt.Sprintf("worker %d", i), nil, file, "-socket", socket,
-			"-slots", strconv.Itoa(slots), "-types", types)
+		p, err := Run(fmt.Sprintf("worker %d", i), nil, file, append(at.Args(), "-slots", strconv.Itoa(slots), "-types", types)...)
 		if err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}

@@ -34,6 +34,7 @@ type Launch struct {
 	Public  bool          // whether every user of the machine may open its sockets
 	Restart bool          // whether it is restarted whenever it ends
 	Timeout time.Duration // of requests to its API; 0 = a minute
+	Host    Host          // where it runs; the zero Host is this machine
 }
 
 // Daemon starts a daemon with the default settings and the given flags, and waits until it
@@ -82,7 +83,8 @@ func (r *Rig) Launch(l Launch) (*Daemon, error) {
 	}
 	args := append([]string{"serve", "--database-url", l.DSN, "--name", l.Name, "--worker-socket", d.Socket + access,
 		"--api-socket", d.API + access, "--log-level", "warn", "--log-format", "json"}, l.Flags...)
-	d.Keeper = Keep(log, l.Restart, func(int) *exec.Cmd { return exec.Command(l.Program, args...) })
+	line := l.Host.Inside(append([]string{l.Program}, args...)...)
+	d.Keeper = Keep(log, l.Restart, func(int) *exec.Cmd { return exec.Command(line[0], line[1:]...) })
 	return d, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 )
 
 // The usual workers: the number of processes, and the slots of each.
@@ -30,13 +32,23 @@ func (d Drained) Rate() float64 { return float64(d.Jobs) / d.To.Sub(d.From).Seco
 // reads the end from the table, so that it needs no metric of the daemon, and checks that
 // every job is done.
 func (r *Rig) Drain(ctx context.Context, p Programs, dsn string, n int, flags ...string) (s Drained, err error) {
+	return r.DrainOver(ctx, p, program.Dispatcher{}, dsn, n, flags...)
+}
+
+// DrainOver is Drain with workers that reach the daemon in the given way; the zero way is its Unix socket.
+func (r *Rig) DrainOver(
+	ctx context.Context, p Programs, way program.Dispatcher, dsn string, n int, flags ...string,
+) (s Drained, err error) {
 	d, err := r.ready(ctx, Launch{Program: p.Daemon, Name: "daemon", DSN: dsn, Flags: flags})
 	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	daemon, postgres := CPU(d.PID()), r.PostgresCPU()
-	c, err := crew(p.Noop, d.Socket, workers, slots, TypeName(0))
+	if way == (program.Dispatcher{}) {
+		way.Socket = d.Socket
+	}
+	c, err := crew(p.Noop, way, workers, slots, TypeName(0))
 	if err != nil {
 		return s, err
 	}
@@ -66,7 +78,7 @@ func (r *Rig) CopyIn(ctx context.Context, p Programs, n int) (perSecond float64,
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	c, err := crew(p.Noop, d.Socket, 1, 1, "idle")
+	c, err := crew(p.Noop, program.Dispatcher{Socket: d.Socket}, 1, 1, "idle")
 	if err != nil {
 		return 0, err
 	}

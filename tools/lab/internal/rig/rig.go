@@ -58,7 +58,7 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	if err = r.Rebuild(ctx, ""); err != nil {
 		return nil, err
 	}
-	if err = Build(ctx, r.Lab, r.Dir, "", "./noop", "./worker", "./hostile"); err != nil {
+	if err = Build(ctx, r.Lab, r.Dir, "", "./noop", "./hostile"); err != nil {
 		return nil, err
 	}
 	if r.Postgres, err = startPostgres(ctx, r.Dir, o.settings()); err != nil || o.Faults {
@@ -67,10 +67,12 @@ func Start(ctx context.Context, o Options) (_ *Rig, err error) {
 	return r, r.warmLog(ctx, max(1, o.Log))
 }
 
-// Rebuild builds the daemon from altered sources. An empty overlay builds the unchanged
-// daemon again.
+// Rebuild builds the daemon and the worker from altered sources. An empty overlay builds the unchanged programs again.
 func (r *Rig) Rebuild(ctx context.Context, overlay string) error {
-	return Build(ctx, r.Root, r.Own.Daemon, overlay, "./cmd/dispatcherd")
+	if err := Build(ctx, r.Root, r.Own.Daemon, overlay, "./cmd/dispatcherd"); err != nil {
+		return err
+	}
+	return Build(ctx, r.Lab, r.Worker, overlay, "./worker")
 }
 
 // Close stops the server and removes everything.

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/program"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
 
@@ -24,35 +26,64 @@ type Worker struct {
 	*rig.Keeper
 
 	Name   string
-	Daemon *Daemon
+	Daemon *Daemon // nil = it is remote
 	Slots  int
-	log    func(life int) string
+	// Links are the proxies of remote workers: for each member of the process one to each daemon. None with Direct or a Host.
+	Links [][]*fault.Proxy
+	Host  rig.Host
+	logs  func(life int) []string // one file for each member
+}
+
+// startWorkers starts the workers.
+func (s *Stage) startWorkers(o *Setup) error {
+	busy := s.Daemons[o.Idle:]
+	for i := range len(busy) * o.Workers {
+		start := func() (*Worker, error) { return s.startWorker(i, busy[i%len(busy)], o.Offers) }
+		if s.remote != nil {
+			start = func() (*Worker, error) { return s.startRemote(i, busy, o) }
+		}
+		w, err := start()
+		if err != nil {
+			return err
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	return nil
 }
 
 // startWorker starts the i-th worker and connects it to one daemon's proxy.
 func (s *Stage) startWorker(i int, d *Daemon, offers []Offer) (*Worker, error) {
-	w := &Worker{
-		Name:   fmt.Sprint("w", i),
-		Daemon: d,
-		log:    func(life int) string { return filepath.Join(s.dir, fmt.Sprintf("w%d.%d.log", i, life)) },
-	}
-	if !s.logs {
-		w.log = func(int) string { return "" }
-	}
-	groups := make([]string, len(offers))
-	for k, o := range offers {
-		groups[k] = strconv.Itoa(o.Slots) + ":" + strings.Join(o.Types, ",")
-		w.Slots += o.Slots
-	}
+	w := &Worker{Name: fmt.Sprint("w", i), Daemon: d}
+	w.logs = func(life int) []string { return []string{s.logOf(w, life, 0)} }
+	groups := w.offer(offers, 1)
+	reach := program.Dispatcher{Socket: d.workersAt()}
 	out, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("w%d.out", i)))
 	if err != nil {
 		return nil, err
 	}
 	w.Keeper = rig.Keep(out, true, func(life int) *exec.Cmd {
-		return exec.Command(s.Worker, "-socket", d.workersAt(), "-name", fmt.Sprintf("w%d.%d", i, life),
-			"-log", w.log(life), "-slots", strings.Join(groups, ";"), "-types", strings.Join(s.types, ","))
+		return exec.Command(s.Worker, append(reach.Args(), "-name", fmt.Sprintf("w%d.%d", i, life),
+			"-log", w.logs(life)[0], "-slots", groups, "-types", strings.Join(s.types, ","))...)
 	})
 	return w, nil
+}
+
+// offer adds the slots of the members of the process, and returns the slots of one as an argument.
+func (w *Worker) offer(offers []Offer, members int) string {
+	groups := make([]string, len(offers))
+	for k, o := range offers {
+		groups[k] = strconv.Itoa(o.Slots) + ":" + strings.Join(o.Types, ",")
+		w.Slots += o.Slots * members
+	}
+	return strings.Join(groups, ";")
+}
+
+// logOf is the file of the log of a member of a process; "" = none.
+func (s *Stage) logOf(w *Worker, life, member int) string {
+	if !s.logs {
+		return ""
+	}
+	return filepath.Join(s.dir, fmt.Sprintf("%s.%d.%d.log", w.Name, life, member))
 }
 
 // read returns the logs of all processes.
@@ -64,17 +95,21 @@ func (w *Worker) read() ([]history.Process, error) {
 		byPID[l.PID] = l
 	}
 	for life := range len(lives) + 1 { // a process that could not be started has a number as well
-		p, err := history.ReadProcess(w.log(life))
-		if os.IsNotExist(err) {
-			continue // the process was killed before it could write anything
+		for _, file := range w.logs(life) {
+			p, err := history.ReadProcess(file)
+			if os.IsNotExist(err) {
+				continue // the process was killed before it could write anything
+			}
+			if err != nil {
+				return nil, err
+			}
+			l := byPID[p.PID]
+			if p.Keeper = w.Name; w.Daemon != nil {
+				p.Daemon = w.Daemon.Name
+			}
+			p.Began, p.Died, p.Killed = l.Started, l.Died, l.Killed
+			all = append(all, p)
 		}
-		if err != nil {
-			return nil, err
-		}
-		l := byPID[p.PID]
-		p.Keeper, p.Daemon = w.Name, w.Daemon.Name
-		p.Began, p.Died, p.Killed = l.Started, l.Died, l.Killed
-		all = append(all, p)
 	}
 	return all, nil
 }

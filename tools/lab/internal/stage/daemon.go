@@ -23,7 +23,8 @@ type Daemon struct {
 	*rig.Daemon
 
 	Database *fault.Proxy // proxy to Postgres; nil = the daemon is connected to it directly
-	Workers  *fault.Proxy // proxy for its workers; nil with Database
+	Workers  *fault.Proxy // proxy for its workers; nil with Database, and if they are remote
+	Port     string       // of remote workers; "" = they are not
 }
 
 // apiPatience is less than the time for which experiments stop a daemon.
@@ -40,11 +41,15 @@ func (s *Stage) startDaemon(name string, tcp bool, o *Setup) (*Daemon, error) {
 			return nil, err
 		}
 	}
+	launch := rig.Launch{Dir: s.dir, Name: name, DSN: dsn, Flags: o.Flags, Public: o.Public, Restart: true, Timeout: apiPatience}
 	var err error
-	d.Daemon, err = s.Launch(rig.Launch{
-		Dir: s.dir, Name: name, DSN: dsn, Flags: o.Flags, Public: o.Public, Restart: true, Timeout: apiPatience,
-	})
-	if err == nil && !o.Direct {
+	if s.remote != nil {
+		if err = s.listenRemote(d, &launch); err != nil {
+			return d, err
+		}
+	}
+	d.Daemon, err = s.Launch(launch)
+	if err == nil && !o.Direct && s.remote == nil {
 		d.Workers, err = fault.Listen("unix", filepath.Join(s.dir, name+"-p"), "unix", d.Socket)
 	}
 	return d, err
@@ -102,6 +107,8 @@ func (d *Daemon) close() {
 	_ = d.Stop(10 * time.Second) // it may have been killed
 	if d.Database != nil {
 		_ = d.Database.Close() // an error is ignored: the connection ends in any case
+	}
+	if d.Workers != nil {
 		_ = d.Workers.Close()
 	}
 }

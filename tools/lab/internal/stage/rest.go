@@ -51,14 +51,7 @@ func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
-		leaked = 0
-		var texts []string
-		for _, d := range s.Daemons {
-			n, text := s.slotsOf(context.WithoutCancel(ctx), d)
-			leaked += n
-			texts = append(texts, text)
-		}
-		why = strings.Join(texts, "")
+		leaked, why = s.missingSlots(context.WithoutCancel(ctx))
 		if leaked == 0 || ctx.Err() != nil {
 			return leaked, why
 		}
@@ -66,26 +59,46 @@ func (s *Stage) AwaitSlots(ctx context.Context, limit time.Duration) (leaked int
 	}
 }
 
-// slotsOf returns how many of a daemon's slots are missing or in use.
-func (s *Stage) slotsOf(ctx context.Context, d *Daemon) (int, string) {
+// missingSlots returns how many slots are missing or in use. A remote worker may be connected to any daemon.
+func (s *Stage) missingSlots(ctx context.Context) (leaked int, why string) {
+	if s.remote != nil {
+		return s.slotsOf(ctx, s.Daemons...)
+	}
+	for _, d := range s.Daemons {
+		n, text := s.slotsOf(ctx, d)
+		leaked, why = leaked+n, why+text
+	}
+	return leaked, why
+}
+
+// slotsOf returns how many of the slots of some daemons are missing or in use.
+func (s *Stage) slotsOf(ctx context.Context, daemons ...*Daemon) (int, string) {
 	want := 0
 	for _, w := range s.Workers {
-		if w.Daemon == d {
+		if w.Daemon == nil || slices.Contains(daemons, w.Daemon) {
 			want += w.Slots
 		}
 	}
-	m, err := d.Metrics(ctx)
-	if err != nil {
-		return max(want, 1), fmt.Sprintf("%s: %v; ", d.Name, err)
+	var slots, free, inHand, unrecorded int
+	var names []string
+	for _, d := range daemons {
+		m, err := d.Metrics(ctx)
+		if lives := d.Lives(); s.remote != nil && lives[len(lives)-1].Died != 0 {
+			continue // it was killed, and its workers are elsewhere
+		}
+		if err != nil {
+			return max(want, 1), fmt.Sprintf("%s: %v; ", d.Name, err)
+		}
+		state := func(what string) int { return int(m.State(what)) }
+		slots, free, inHand, unrecorded = slots+state("slots"), free+state("slots_free"), inHand+state("in_hand"), unrecorded+state("unrecorded")
+		names = append(names, d.Name)
 	}
-	state := func(what string) int { return int(m.State(what)) }
-	slots, free, inHand, unrecorded := state("slots"), state("slots_free"), state("in_hand"), state("unrecorded")
 	off := max(want-slots, slots-want) + slots - free + inHand + unrecorded
 	if off == 0 {
 		return 0, ""
 	}
 	return off, fmt.Sprintf("%s: want %d free slots and nothing in hand, got %d slots, %d free, %d in hand, %d unrecorded; ",
-		d.Name, want, slots, free, inHand, unrecorded)
+		strings.Join(names, "+"), want, slots, free, inHand, unrecorded)
 }
 
 // History reads all logs. Call it after StopAll, when all processes have ended.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/migrations"
+	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/rig"
 )
@@ -41,6 +42,10 @@ type Setup struct {
 	// Public says that every user of the machine may open the sockets of the daemons. It needs root, as hostile programs do.
 	Public bool
 	Disk   int // size in megabytes of the disk of the database; 0 = unlimited; needs root
+	// Remote says that workers connect to all daemons over TLS, in the order of the daemons, instead of each to its own.
+	Remote  bool
+	Members int // of Remote: how many workers, each with the Offers, run in one process; 0 = one
+	Hosts   int // of Remote: network namespaces in which the processes of workers run in turn; 0 = none; needs root
 }
 
 // Stage is the set of processes of one experiment.
@@ -53,7 +58,9 @@ type Stage struct {
 	database string
 	dir      string // of logs and sockets
 	types    []string
-	logs     bool // of the workers
+	logs     bool             // of the workers
+	remote   *rig.Credentials // nil = workers use Unix sockets
+	network  *rig.Network     // nil = none
 	disk     *disk
 	// structures says that there are jobs of structures.
 	structures bool
@@ -109,6 +116,9 @@ func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 		}
 	}
 	s.Producer = &Producer{mix: o.Mix, rate: o.Rate, steady: o.Steady}
+	if err = s.prepareRemote(ctx, &o); err != nil {
+		return nil, err
+	}
 	if s.Producer.Database, s.Producer.dsn, err = s.openDatabase("producers"); err != nil {
 		return nil, err
 	}
@@ -124,13 +134,8 @@ func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 			}
 		}
 	}
-	busy := s.Daemons[o.Idle:]
-	for i := range len(busy) * o.Workers {
-		w, err := s.startWorker(i, busy[i%len(busy)], o.Offers)
-		if err != nil {
-			return nil, err
-		}
-		s.Workers = append(s.Workers, w)
+	if err := s.startWorkers(&o); err != nil {
+		return nil, err
 	}
 	if leaked, why := s.AwaitSlots(ctx, 30*time.Second); leaked != 0 {
 		return nil, fmt.Errorf("not all slots are registered and free: %s", why)
@@ -180,8 +185,14 @@ func (s *Stage) StopAll() {
 	for range s.Workers {
 		<-ended
 	}
+	for _, w := range s.Workers {
+		w.each(func(l *fault.Proxy) { _ = l.Close() }) // an error is ignored: the connections end in any case
+	}
 	for _, d := range s.Daemons {
 		d.close()
+	}
+	if s.network != nil {
+		s.network.Close()
 	}
 	if s.Producer != nil && s.Producer.Database != nil {
 		_ = s.Producer.Database.Close() // an error is ignored: the connection ends in any case
