@@ -82,6 +82,7 @@ type Scene struct {
 	ready         []span        // when dispatchers had to be ready
 	notReady      []span        // when they could not be
 	memory        int64         // the most that the first dispatcher had, in bytes
+	remote        Remote
 }
 
 // Note adds a figure to the trial's line.
@@ -108,6 +109,7 @@ type Outcome struct {
 	Failures []string // why it failed; empty = it passed
 	Report   *judge.Report
 	History  *history.History
+	Remote   Remote // of remote workers
 }
 
 // Run runs a trial.
@@ -221,6 +223,7 @@ func (o *Outcome) judge(s *Scene, t *Trial, e end) {
 	}
 	if t.Verify != nil {
 		o.Failures = append(o.Failures, t.Verify(s, o.History, r)...)
+		o.Remote = s.remote
 	}
 	o.Line = fmt.Sprintf(
 		"chaos: experiment=%s jobs=%d lost=%d unexpected=%d stale_accepted=%d affinity_violations=%d slots_leaked=%d deadlocks=%d"+
