@@ -17,6 +17,7 @@ SCHEDULES ?= full
 LIMITS    ?= full
 FLOWS     ?= full
 DURATIONS ?= full
+REACH     ?= full
 BASE      ?=
 
 COMMA := ,
@@ -203,6 +204,10 @@ flows: deps ## Measure batches, flows, children, fan-outs and unique jobs: cost,
 .PHONY: durations
 durations: deps ## Measure expected durations: waits of recorded traces, overtaking, cost (DURATIONS=full|short BASE=COMMIT)
 	cd tools/lab && go run ./durations $(if $(filter short,$(DURATIONS)),-short) $(if $(BASE),-base '$(BASE)')
+
+.PHONY: reach
+reach: deps ## Measure workers on other hosts: sessions over TLS, floods, partitions, moves, kills, requests, pause, drain (REACH=full|short)
+	cd tools/lab && go run ./reach $(if $(filter short,$(REACH)),-short)
 
 .PHONY: cover
 cover: ## Check that the pure packages have at least 95 % of their statements covered

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -359,9 +358,8 @@ func (w *world) control() {
 	w.controls.Version++
 	w.controls.Clock = time.UnixMicro(w.table.now)
 	w.step(Controlled(w.controls))
-	_, running := w.at.core.Controls()
-	for _, drain := range slices.Sorted(maps.Keys(running)) {
-		w.printf("drained %s: %d running", drain, running[drain])
+	for _, d := range func() []contract.Drained { _, list := w.at.core.Controls(); return list }() {
+		w.printf("worker %s drained: %d session(s), %d running, no slot for %v", d.Worker, d.Sessions, d.Running, d.Bare)
 	}
 }
 

@@ -18,9 +18,12 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		if kind == effect.AnswerUnsupported {
+		switch kind {
+		case effect.AnswerUnsupported:
 			c.stats.Unsupported++
-		} else {
+		case effect.AnswerPaused:
+			c.stats.Paused++
+		default:
 			c.stats.Busy++
 		}
 		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason, PauseEnds: c.controls.paused[ev.Type].left(c.now)})
@@ -52,7 +55,7 @@ func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	case c.draining:
 		return "the dispatcher is about to stop", effect.AnswerStopping
 	case !ev.Wait && p.outlasts(c.now, ev.Deadline):
-		return p.Text(), effect.AnswerPaused
+		return p.text, effect.AnswerPaused
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case ev.Session != 0 && c.rejectPinned(&ev) != "":
@@ -179,6 +182,8 @@ func (c *Core) reply(a effect.Answer) {
 		c.stats.Late++
 	case effect.AnswerUnsupported:
 		c.stats.Unsupported++
+	case effect.AnswerPaused:
+		c.stats.Paused++
 	default:
 		c.stats.Answered++
 	}
@@ -242,7 +247,7 @@ func (c *Core) expireRequest(j *job) {
 	case c.pastDeadline(j):
 		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	case c.types[j.Type].pause.requests():
-		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.Text())
+		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.text)
 	default:
 		c.answer(j, effect.AnswerUnsupported, nil, noSlotSupports(c.index.Name(j.Type))+", and none came in time")
 	}
@@ -259,7 +264,7 @@ func (c *Core) lateReason(j *job) string {
 		reason = "the deadline passed; the request had started"
 	}
 	if p := c.types[j.Type].pause; j.state == stateWaiting && p.requests() {
-		reason += "; " + p.Text()
+		reason += "; " + p.text
 	}
 	if j.state == stateWaiting && c.index.Capacity(j.Type) == 0 {
 		reason += "; " + noSlotSupports(c.index.Name(j.Type))

@@ -72,13 +72,13 @@ const (
 	Busy                              // too many requests wait already
 	Stopping                          // the dispatcher is about to stop
 	Cancelled                         // the row was cancelled
-	Paused                            // an operator has paused the type
 	Changed                           // for an observed row: read the row again
+	Paused                            // an operator has paused the type
 )
 
 // String returns the answer's name as used in metrics.
 func (k AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "paused", "changed"}[k]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "changed", "paused"}[k]
 }
 
 // Answer is what a caller gets.
