@@ -16,6 +16,7 @@ type Answer struct {
 
 	ID         int64
 	Job        dispatcherd.JobID // the row of a durable request; 0 = none
+	Via        string            // "queue": the request became that row because another dispatcher has the slots
 	Worker     string            // name of the worker that ran the job; "" = none
 	Result     []byte            // JSON; not set in an answer with a code
 	Code       string            // the name of a problem in docs/reference/api.md; "" = success
@@ -32,6 +33,7 @@ func (m *Answer) members(c *codec) {
 	c.op("answer")
 	integer(c, "id", &m.ID, required)
 	integer(c, "job", &m.Job, optional)
+	symbol(c, "via", &m.Via, maxSymbol, optional)
 	symbol(c, "worker", &m.Worker, unbounded, optional)
 	c.raw("result", &m.Result, optional)
 	symbol(c, "code", &m.Code, unbounded, optional)

@@ -7,8 +7,9 @@ type Queued struct {
 	sentByDispatcher
 
 	ID      int64
-	Rank    int // place among the waiting jobs of its type; 1 is the next
-	Waiting int // waiting jobs of its type that the dispatcher knows
+	Rank    int    // place among the waiting jobs of its type; 1 is the next
+	Waiting int    // waiting jobs of its type that the dispatcher knows
+	Via     string // as in Answer
 }
 
 func (m *Queued) members(c *codec) {
@@ -16,4 +17,5 @@ func (m *Queued) members(c *codec) {
 	integer(c, "id", &m.ID, required)
 	integer(c, "rank", &m.Rank, always)
 	integer(c, "waiting", &m.Waiting, always)
+	symbol(c, "via", &m.Via, maxSymbol, optional)
 }

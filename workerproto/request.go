@@ -19,6 +19,7 @@ type Request struct {
 	Timeout      time.Duration // how long the caller waits; 0 = the dispatcher's default
 	CapacityWait time.Duration // how long the request waits while no slot supports the type; 0 = not at all
 	Durable      bool          // write a row to Postgres before the request is queued
+	LocalOnly    bool          // "durable":false: never write a row, also if only slots of other dispatchers support the type
 	Key          string        // idempotency key; "" = none
 	CoalesceKey  string        // equal requests with the same key share one execution; "" = none
 	Keys         string        // with Durable: keys whose permits the job needs, as in the table; "" = none
@@ -39,7 +40,13 @@ func (m *Request) members(c *codec) {
 	integer(c, "priority", &m.Priority, optional)
 	c.millis("timeout_ms", &m.Timeout, optional)
 	c.millis("wait_for_worker_ms", &m.CapacityWait, optional)
-	c.boolean("durable", &m.Durable, false, optional)
+	given := optional
+	if m.LocalOnly {
+		given = always
+	}
+	if c.boolean("durable", &m.Durable, false, given) {
+		m.LocalOnly = !m.Durable
+	}
 	c.text("idempotency_key", &m.Key, unbounded, optional)
 	c.text("coalesce_key", &m.CoalesceKey, unbounded, optional)
 	c.text("keys", &m.Keys, unbounded, optional)
