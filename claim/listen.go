@@ -24,7 +24,7 @@ const Channel = "dispatcherd"
 // admitted the rows that have got their permits. Other sessions may send any payload, so unknown words are ignored.
 var topics = map[string]contract.Topics{
 	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "operations": contract.OperationsAsked, "edits": contract.EditsMade,
-	"keys": contract.KeysChanged, "ends": contract.EndsWait, "controls": contract.ControlsChanged,
+	"keys": contract.KeysChanged, "ends": contract.EndsWait, "controls": contract.ControlsChanged, "reports": contract.ReportsMade,
 }
 
 const (

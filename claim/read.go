@@ -172,6 +172,13 @@ func (j Jobs) History(ctx context.Context, from, until time.Time, limit int) ([]
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Past])
 }
 
+// Supporting returns the names of some of the dispatchers whose slots support a type, those with the most slots first.
+func (j Jobs) Supporting(ctx context.Context, typ string) ([]string, error) {
+	rows := j.query(ctx, `SELECT d.name FROM dispatcherd.dispatchers d WHERE `+alive+` AND (d.capacity ->> $1)::bigint > 0
+		ORDER BY (d.capacity ->> $1)::bigint DESC, d.id LIMIT 5`, typ)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // MaxDispatchers bounds the list of Dispatchers.
 const MaxDispatchers = 1000
 

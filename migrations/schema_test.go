@@ -35,7 +35,7 @@ func schemaText(t testing.TB) string {
 func created(t testing.TB, text, kind string) []string {
 	t.Helper()
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?`+kind+` (?:dispatcherd\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^CREATE (?:UNIQUE |UNLOGGED )?`+kind+` (?:dispatcherd\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)

@@ -12,6 +12,7 @@ const (
 	PermitsEnded                      // jobs with keys have ended here, and another dispatcher leads
 	RunEnded                          // a job has ended here
 	EndsRecorded                      // a job for whose end others wait has ended here
+	DistantRun                        // a durable request was claimed or has ended here, or has a report, whose caller may wait elsewhere
 )
 
 // Topics of what happens in Postgres.
@@ -24,6 +25,7 @@ const (
 	OperationsAsked                           // operators want jobs to be cancelled or retried
 	OperationsWait                            // a heartbeat has found such operations
 	EditsMade                                 // schedules were edited
+	ReportsMade                               // dispatchers have reports of durable requests for callers elsewhere
 	EditsWait                                 // a heartbeat has found edits of schedules that the controller has not read
 	ControlsChanged                           // operators have changed controls
 )

@@ -148,6 +148,19 @@ COMMENT ON TABLE dispatcherd.durations IS
     'How long jobs take: the number n of attempts, and the sum s of the logarithms of their durations. Older attempts count less in '
     'both. The rows may be deleted: then the durations are learned again.';
 
+-- What the dispatcher that runs a durable request tells those at which its callers wait: the start of an attempt, progress, and parts of
+-- the output. Each INSERT also deletes rows that are a minute old. Rows may be lost in a crash of the server, which also ends the
+-- connections of the callers, so the table is unlogged.
+CREATE UNLOGGED TABLE dispatcherd.reports (
+    id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job     bigint      NOT NULL,
+    attempt int         NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(),
+    name    text        NOT NULL,
+    data    json        NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX reports_job ON dispatcherd.reports (job, id);
+
 -- Returns whether one of the running transactions has locked a row with this xmax. The statement that fetches jobs calls it for rows that
 -- several transactions have locked: their xmax is a multixact, a list of transactions. It is a function because Postgres raises an error
 -- for an xmax that is no multixact, and only a function can catch it.
