@@ -101,6 +101,9 @@ func (c *Core) sortedSessions() []*session {
 	return slices.SortedFunc(maps.Values(c.sessions), func(a, b *session) int { return cmp.Compare(a.id, b.id) }) // order-free: they are sorted
 }
 
+// RequestsPaused reports whether an operator has paused the requests of a type.
+func (c *Core) RequestsPaused(typ string) bool { return c.controls.paused[typ].requests() }
+
 // endPauses ends the pauses whose time has passed.
 func (c *Core) endPauses() {
 	if c.now < c.controls.ends {

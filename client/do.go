@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,12 @@ type Request struct {
 	// fail at once if there is none.
 	WaitForWorker time.Duration
 	// A Durable request is written to Postgres before it is queued. It survives the death of
-	// the dispatcher, and another dispatcher may serve it.
+	// the dispatcher, and another dispatcher may serve it. Other requests become rows, too, if no slot of the dispatcher supports the type
+	// and a slot of another one does; [Answer.Via] says so. Such a request is not retried after a failure.
 	Durable bool
+	// LocalOnly requests never become rows: if no slot of the dispatcher supports the type, the error is a *Problem of type [TypeNoSlot],
+	// which names dispatchers that have one. It has no effect with Durable.
+	LocalOnly bool
 	// Keys are up to four words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key. They
 	// need Durable.
 	Keys string
@@ -59,11 +64,19 @@ type wireRequest struct {
 	Priority      dispatcherd.Priority `json:"priority,omitempty"`
 	Timeout       string               `json:"timeout,omitempty"`
 	WaitForWorker string               `json:"wait_for_worker,omitempty"`
-	Durable       bool                 `json:"durable,omitempty"`
+	Durable       *bool                `json:"durable,omitempty"`
 	Keys          string               `json:"keys,omitempty"`
 	ExpectedMS    *int64               `json:"expected_ms,omitempty"`
 	CoalesceKey   string               `json:"coalesce_key,omitempty"`
 	Traceparent   string               `json:"traceparent,omitempty"`
+}
+
+// durable returns the value of the member durable, nil if it is left out.
+func (r *Request) durable() *bool {
+	if r.Durable || r.LocalOnly {
+		return &r.Durable
+	}
+	return nil
 }
 
 // expectedMS returns an expected duration in milliseconds, or nil if it is unknown.
@@ -79,7 +92,7 @@ func expectedMS(d time.Duration) *int64 {
 // canonical name of the header only, and dispatchers accept any case.
 func (c *Client) post(ctx context.Context, r *Request, accept string) (*http.Response, error) {
 	wire := wireRequest{
-		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.Durable, Keys: r.Keys, CoalesceKey: r.CoalesceKey,
+		Type: r.Type, Payload: jsonValue(r.Payload), Priority: r.Priority, Durable: r.durable(), Keys: r.Keys, CoalesceKey: r.CoalesceKey,
 		Timeout: spanText(r.Timeout), WaitForWorker: spanText(r.WaitForWorker), ExpectedMS: expectedMS(r.Expected),
 		Traceparent: r.Traceparent,
 	}
@@ -134,22 +147,43 @@ func spanText(d time.Duration) string {
 // the connection ends after the request was sent, the error wraps [ErrUnknownOutcome]. Any other
 // error means that the request was not sent, or that its answer is too long.
 func (c *Client) Do(ctx context.Context, r Request) (json.RawMessage, error) {
+	a, err := c.Ask(ctx, r)
+	return a.Result, err
+}
+
+// Answer is the result of a request, and how it was served.
+type Answer struct {
+	Result json.RawMessage
+	Job    dispatcherd.JobID // the row of the request; 0 = it has none
+	Via    string            // "queue": it became that row because no slot of the dispatcher supports its type, and one of another does
+	Worker string            // that ran it, if the dispatcher knows its name
+}
+
+// Ask is Do, and also says how the request was served.
+func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 	if c.frames != nil {
 		return c.frames.do(ctx, &r, nil)
 	}
 	res, err := c.post(ctx, &r, "application/json")
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	defer func() { _ = res.Body.Close() }() // the body was read
-	result, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	a := answerIn(res.Header)
+	a.Result, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, unknownOutcome(err)
-	case len(result) > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		return Answer{}, unknownOutcome(err)
+	case len(a.Result) > maxAnswer:
+		return Answer{}, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
-	return result, nil
+	return a, nil
+}
+
+// answerIn returns what the headers of an answer say.
+func answerIn(h http.Header) Answer {
+	id, _ := strconv.ParseInt(h.Get("Dispatcherd-Job"), 10, 64) // 0 if there is none
+	return Answer{Job: dispatcherd.JobID(id), Via: h.Get("Dispatcherd-Via"), Worker: h.Get("Dispatcherd-Worker")}
 }
 
 // Event is one event of a request.
@@ -163,7 +197,8 @@ type Event struct {
 // cancels the request and returns this error.
 func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) (json.RawMessage, error) {
 	if c.frames != nil {
-		return c.frames.do(ctx, &r, seen)
+		a, err := c.frames.do(ctx, &r, seen)
+		return a.Result, err
 	}
 	ctx, disconnect := context.WithCancel(ctx)
 	defer disconnect()

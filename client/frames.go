@@ -81,27 +81,27 @@ func (l *connection) closeIfUnusedLocked() {
 
 // do sends a request and waits for its answer. It calls seen for each event. With a nil
 // seen, it asks for no events.
-func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error) (json.RawMessage, error) {
+func (c *frameClient) do(ctx context.Context, r *Request, seen func(Event) error) (Answer, error) {
 	f, err := r.frame(seen != nil)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	for range 2 { // the connection may have just ended: then try a new one
 		me := &call{changed: make(chan struct{}, 1), wantsEvents: f.Events}
 		l, id, err := c.connected(ctx, me)
 		if err != nil {
-			return nil, err
+			return Answer{}, err
 		}
 		if f.Size() > l.conn.Welcome().Limits.MaxFrame {
 			l.forget(id)
-			return nil, rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame))
+			return Answer{}, rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", l.conn.Welcome().Limits.MaxFrame))
 		}
 		if f.ID = id; l.conn.Send(f) {
 			return l.wait(ctx, id, me, seen)
 		}
 		l.forget(id)
 	}
-	return nil, errNotSent
+	return Answer{}, errNotSent
 }
 
 // frame returns the request as a frame.
@@ -112,6 +112,7 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 		Timeout:      r.Timeout.Round(time.Millisecond),
 		CapacityWait: r.WaitForWorker.Round(time.Millisecond),
 		Durable:      r.Durable,
+		LocalOnly:    r.LocalOnly && !r.Durable,
 		Keys:         r.Keys,
 		Expected:     r.Expected.Round(time.Millisecond),
 		Key:          r.IdempotencyKey,
@@ -151,7 +152,7 @@ func (l *connection) forgetLocked(id int64) {
 
 // wait waits for the answer and passes the events to seen. If ctx ends first, or seen returns
 // an error or panics, wait cancels the request.
-func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Event) error) (json.RawMessage, error) {
+func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Event) error) (Answer, error) {
 	answered := false
 	defer func() {
 		if !answered {
@@ -165,7 +166,7 @@ func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Eve
 			events, ended := l.taken(me)
 			for _, e := range events {
 				if err := seen(e); err != nil {
-					return nil, err
+					return Answer{}, err
 				}
 			}
 			if ended {
@@ -173,22 +174,23 @@ func (l *connection) wait(ctx context.Context, id int64, me *call, seen func(Eve
 				return resultOf(me.answer)
 			}
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return Answer{}, ctx.Err()
 		}
 	}
 }
 
 // resultOf returns the result of an answer, or its problem.
-func resultOf(a *workerproto.Answer) (json.RawMessage, error) {
+func resultOf(a *workerproto.Answer) (Answer, error) {
 	switch {
 	case a == nil:
-		return nil, ErrUnknownOutcome
+		return Answer{}, ErrUnknownOutcome
 	case a.Code == "":
-		return a.Result, nil
+		return Answer{Result: a.Result, Job: a.Job, Via: a.Via, Worker: a.Worker}, nil
 	}
 	p := rest.Lookup(a.Code).Of(a.Message).About(a.Job)
+	p.Via = a.Via
 	p.RetryAfterMS = a.RetryAfter.Milliseconds()
-	return nil, p
+	return Answer{}, p
 }
 
 // connectAndRead connects. It then passes answers and events to the calls until the
@@ -233,7 +235,11 @@ func (l *connection) take(f workerproto.DispatcherFrame) {
 			me.end(f)
 		}
 	case *workerproto.Queued:
-		l.open[f.ID].add("queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d}`, f.Rank, f.Waiting))
+		via := ""
+		if f.Via != "" {
+			via = fmt.Sprintf(`,"via":%q`, f.Via)
+		}
+		l.open[f.ID].add("queued", fmt.Appendf(nil, `{"rank":%d,"waiting":%d%s}`, f.Rank, f.Waiting, via))
 	case *workerproto.Started:
 		worker, _ := json.Marshal(f.Worker) // encoding a string cannot fail
 		l.open[f.ID].add("started", fmt.Appendf(nil, `{"slot":%d,"worker":%s}`, f.Slot, worker))

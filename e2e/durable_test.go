@@ -27,11 +27,11 @@ type durableCall struct {
 	failed string            // an unexpected answer without a result
 }
 
-// callDurable sends a durable request and waits for its end. With a stream the caller gets the
-// row's id at once, otherwise with the answer.
-func (c *caller) callDurable(n int, stream bool, nap time.Duration) (got durableCall) {
+// callDurable sends a request that becomes a row, and waits for its end. durable is its member of this name, or "". With a stream
+// the caller gets the row's id at once, otherwise with the answer.
+func (c *caller) callDurable(n int, durable string, stream bool, nap time.Duration) (got durableCall) {
 	got.n = n
-	body := fmt.Sprintf(`{"type":"pdf","durable":true,"timeout":60,"payload":{"do":"nap","nap":"%v","result":{"n":%d}}}`, nap, n)
+	body := fmt.Sprintf(`{"type":"pdf",%s"timeout":60,"payload":{"do":"nap","nap":"%v","result":{"n":%d}}}`, durable, nap, n)
 	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, "http://dispatcherd/v1/requests", strings.NewReader(body))
 	if err != nil {
 		got.failed = err.Error()
@@ -79,10 +79,11 @@ type pair struct {
 	here, there   daemon.Config
 	caller, other *child
 	told          map[string]int // number of calls by outcome
+	durable       string         // member of the requests
 }
 
 func newPair(w *world) *pair {
-	p := &pair{world: w, here: w.config("here"), there: w.config("there"), told: map[string]int{}}
+	p := &pair{world: w, here: w.config("here"), there: w.config("there"), told: map[string]int{}, durable: `"durable":true,`}
 	for _, cfg := range []*daemon.Config{&p.here, &p.there} {
 		cfg.Lease = 700 * time.Millisecond
 	}
@@ -92,9 +93,13 @@ func newPair(w *world) *pair {
 	return p
 }
 
+// awaitWorker waits until the worker has connected, and the dispatcher of the callers knows of it.
 func (p *pair) awaitWorker() {
 	p.t.Helper()
-	eventually(p.t, func() bool { return slotsOf(p.there) == 4 }, func() string { return "four slots" })
+	eventually(p.t, func() bool {
+		refused := callerOn(p.t, p.here).request(`{"type":"pdf","durable":false}`)
+		return slotsOf(p.there) == 4 && strings.Contains(refused.body, "slots of there do")
+	}, func() string { return "four slots" })
 }
 
 // round starts calls, kills one of the two dispatchers with kill -9 at a random time, starts it
@@ -106,7 +111,7 @@ func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 	got := make([]durableCall, callers)
 	for i := range callers {
 		nap := time.Duration(rng.IntN(40)) * time.Millisecond
-		calls.Go(func() { got[i] = c.callDurable(first+i, i%2 == 0, nap) })
+		calls.Go(func() { got[i] = c.callDurable(first+i, p.durable, i%2 == 0, nap) })
 	}
 	<-time.After(time.Duration(rng.IntN(80)) * time.Millisecond) // a random time
 	if killCaller {
@@ -128,6 +133,11 @@ func (p *pair) round(first int, killCaller bool, rng *rand.Rand) {
 // received or can fetch.
 func (p *pair) settled(g durableCall, died bool) {
 	p.t.Helper()
+	if p.durable == "" && strings.Contains(g.failed, "no-slot-supports-type") { // no dispatcher had a slot when it arrived
+		require.Zero(p.t, p.number(`SELECT count(*) FROM dispatcherd.jobs WHERE (payload->'result'->>'n')::int = $1`, g.n))
+		p.told["refused"]++
+		return
+	}
 	require.Empty(p.t, g.failed)
 	require.True(p.t, died || g.result != "", "request %d must be answered because its dispatcher was not killed", g.n)
 	want := fmt.Sprintf(`{"n":%d}`, g.n)
@@ -169,10 +179,20 @@ func (p *pair) settled(g durableCall, died bool) {
 // caller's dispatcher lives, the caller gets the answer. If it dies, the row is executed, ends
 // once, and contains the result.
 func TestNoDurableRequestIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
+	killInTurn(newPair(newWorld(t)))
+}
+
+// The same holds for requests that ask for no row, because they are served through the queue.
+func TestNoRequestViaTheQueueIsLostWhenEitherDispatcherIsKilled(t *testing.T) {
+	p := newPair(newWorld(t))
+	p.durable = ""
+	killInTurn(p)
+}
+
+func killInTurn(p *pair) {
 	const kills = 8
-	w := newWorld(t)
+	w, t := p.world, p.t
 	rng := rand.New(rand.NewPCG(daemon.NewSeed()[0], 2))
-	p := newPair(w)
 	for n := range kills {
 		p.round(1000*(n+1), n%2 == 0, rng)
 	}

@@ -265,6 +265,7 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 			flows.Finished(request, result)
 		},
 		claimed: func(rows []contract.Won) {
+			d.api.rows.Claimed(rows)
 			d.admission.Claimed(rows)
 			flows.Claimed(rows)
 		},

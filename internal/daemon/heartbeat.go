@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,16 @@ type heartbeats struct {
 	adopted   chan struct{}  // capacity 1: rows were taken over, or controls have changed, since the last heartbeat began
 	connected chan struct{}  // capacity 1: a worker has connected since it was last looked at
 	published map[string]int // slots by type, as the last heartbeat said
+
+	others atomic.Pointer[map[string]int] // slots of other dispatchers by type, as the last heartbeat read
+}
+
+// otherSlots returns the slots of other dispatchers by type.
+func (h *heartbeats) otherSlots() map[string]int {
+	if others := h.others.Load(); others != nil {
+		return *others
+	}
+	return nil
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
@@ -88,6 +99,7 @@ func (h *heartbeats) run(ctx context.Context) {
 // answered reports what a heartbeat found. It joins again if other dispatchers have
 // declared this dispatcher lost.
 func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult) {
+	h.others.Store(&res.OtherCapacity)
 	h.deliver(with(h.lease, func(l *shell.Lease, now time.Duration) []actor.Event { return l.HeartbeatAnswered(now, res) }))
 	if res.LeaseLost {
 		h.rejoin(ctx)

@@ -247,6 +247,12 @@ func (d *Daemon) scrapeRequests(emit emit) {
 	count("memory", submitted, ends)
 	submitted, ends = d.api.rows.Tally()
 	count("durable", submitted, ends)
+	emitCounter(emit, "dispatcherd_requests_diverted_total",
+		"Requests that became rows only because no slot of this dispatcher supports their type and one of another does; also counted as durable.",
+		d.api.rows.Diverted())
+	emitCounter(emit, "dispatcherd_distant_reports_dropped_total",
+		"Events of durable requests that their callers at other dispatchers do not get, because too many wait to be written.",
+		d.api.rows.Dropped())
 }
 
 // scrapeRows emits the latest numbers of rows.

@@ -25,6 +25,7 @@ func (d *Daemon) list() []background.Service {
 		d.watchdog(),
 		d.api.rows.Polling(),
 		d.api.rows.Recording(d.store.Progress),
+		d.api.rows.Telling(),
 		d.workers.startups.renewing(),
 		d.sharing(),
 		d.restoring(),

@@ -136,8 +136,9 @@ type requestBody struct {
 	Timeout *Span `json:"timeout,omitempty"`
 	// How long the request may wait while no slot supports its type. Absent: not at all, or 5 s if the last such slot disappears.
 	WaitForWorker Span `json:"wait_for_worker,omitempty"`
-	// The request is written to Postgres first. It survives the dispatcher, and others may serve it.
-	Durable    bool    `json:"durable,omitempty"`
+	// true: the request is written to Postgres first. It survives the dispatcher, and others may serve it. Absent: this happens only if
+	// no slot of this dispatcher supports the type, and one of another does; the answer then says via "queue". false: it never happens.
+	Durable    *bool   `json:"durable,omitempty"`
 	Keys       *string `json:"keys,omitempty"`                                         // Keys of a durable request, as for a job.
 	ExpectedMS *int64  `json:"expected_ms,omitempty" minimum:"1" maximum:"2147483647"` // How long an attempt probably takes.
 	// Callers with the same key, type, payload, priority and durable share one execution.
@@ -158,7 +159,8 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Request, error) {
 		Priority:     q.Priority,
 		Timeout:      given(q.Timeout, 1),
 		CapacityWait: time.Duration(q.WaitForWorker),
-		Durable:      q.Durable,
+		Durable:      q.Durable != nil && *q.Durable,
+		LocalOnly:    q.Durable != nil && !*q.Durable,
 		CoalesceKey:  q.CoalesceKey,
 		Expected:     given(q.ExpectedMS, time.Millisecond),
 		Traceparent:  q.Traceparent,

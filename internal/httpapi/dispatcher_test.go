@@ -118,6 +118,9 @@ func (f *fake) Offered(string) bool {
 	return !f.noCapacity
 }
 
+// Elsewhere implements ondemand.Backend: only another dispatcher has slots of type "elsewhere".
+func (*fake) Elsewhere(typ string) bool { return typ == "elsewhere" }
+
 // setNoCapacity removes all slots, or adds some.
 func (f *fake) setNoCapacity(none bool) {
 	f.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
@@ -70,9 +71,7 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 	if v.Refused() {
 		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
 	}
-	if v.Job > 0 {
-		w.Header().Set("Dispatcherd-Job", strconv.FormatInt(int64(v.Job), 10))
-	}
+	rest.NameRow(w.Header(), v.Job, f.Via())
 	out := h.newSSE(w)
 	heartbeat := time.NewTicker(h.cfg.Heartbeat)
 	defer heartbeat.Stop()

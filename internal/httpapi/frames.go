@@ -162,6 +162,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	if err := r.body.Add(int64(len(f.Payload))); err != nil {
 		return err
 	}
+	h.requests.Route(&o)
 	if !o.Events && !o.Shared() {
 		r.job, err = h.requests.Submit(context.Background(), &o, r)
 		return err
@@ -177,8 +178,8 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 
 func requestOf(f *workerproto.Request) ondemand.Request {
 	return ondemand.Request{
-		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, CoalesceKey: f.CoalesceKey,
-		Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
+		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, LocalOnly: f.LocalOnly,
+		CoalesceKey: f.CoalesceKey, Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
 		Traceparent: f.Traceparent,
 	}
 }
@@ -217,7 +218,7 @@ func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
 		r.fail(ondemand.ExplainAnswer(a).About(job))
 		return
 	}
-	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Worker: a.Worker, Result: a.Result()}
+	f := &workerproto.Answer{ID: r.id, Job: max(job, 0), Via: a.Via, Worker: a.Worker, Result: a.Result()}
 	if f.Size() > r.s.session.MaxFrame() {
 		r.fail(
 			rest.TooLarge.Of(fmt.Sprintf("the result has %d bytes and does not fit into a frame; use HTTP for it", len(f.Result))).About(job),
@@ -234,7 +235,7 @@ func (r *frameRequest) fail(p *rest.Problem) {
 
 // answerOf returns the answer to a request that ends with a problem.
 func answerOf(request int64, p *rest.Problem) *workerproto.Answer {
-	return &workerproto.Answer{ID: request, Job: p.Job, Code: p.Name(), Message: p.Detail, RetryAfter: p.RetryAfter()}
+	return &workerproto.Answer{ID: request, Job: p.Job, Via: p.Via, Code: p.Name(), Message: p.Detail, RetryAfter: p.RetryAfter()}
 }
 
 // end sends the one answer of the request. Later calls change nothing.
@@ -325,7 +326,7 @@ func (r *frameRequest) sendEvents(v *ondemand.View) {
 		case "partial":
 			f = &workerproto.RequestPartial{ID: r.id, Data: e.Data}
 		case "queued":
-			f = &workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting}
+			f = &workerproto.Queued{ID: r.id, Rank: e.Rank.OfType, Waiting: e.Rank.Waiting, Via: e.Rank.Via}
 		case "started":
 			f = &workerproto.Started{ID: r.id, Slot: e.Slot, Worker: e.Worker}
 		default:

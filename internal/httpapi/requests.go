@@ -40,6 +40,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	o.User = userOf(r)
 	traced(r, &o)
 	o.Events, o.Later = stream, prefersAsync(r)
+	h.requests.Route(&o)
 	if !stream && !o.Shared() {
 		return h.answerDirect(w, r, &o, body)
 	}
@@ -130,7 +131,7 @@ func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer
 		return ondemand.ExplainAnswer(a).About(id)
 	}
 	header := w.Header()
-	rest.NameRow(header, id)
+	rest.NameRow(header, id, a.Via)
 	result := a.Result()
 	if a.Worker != "" {
 		header.Set("Dispatcherd-Worker", headerValue(a.Worker))
@@ -156,7 +157,8 @@ func headerValue(s string) string {
 type RequestState struct {
 	ID    string `json:"id"`
 	State string `json:"state" enum:"queued,running,ended"`
-	Job   int64  `json:"job,omitempty"` // the row of a durable request
+	Job   int64  `json:"job,omitempty"`              // the row of a durable request
+	Via   string `json:"via,omitempty" enum:"queue"` // it became that row because another dispatcher has the slots
 }
 
 // answerLater tells the caller where the answer will be.
@@ -174,7 +176,7 @@ func answerLater(w http.ResponseWriter, f *ondemand.Follower) error {
 }
 
 func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
-	state := RequestState{ID: f.ID(), State: "queued", Job: int64(max(v.Job, 0))}
+	state := RequestState{ID: f.ID(), State: "queued", Job: int64(max(v.Job, 0)), Via: f.Via()}
 	if v.Started {
 		state.State = "running"
 	}

@@ -24,6 +24,8 @@ type Backend interface {
 	// Offered reports whether a slot supports a type, here or, as far as is known,
 	// at another dispatcher.
 	Offered(typ string) bool
+	// Elsewhere reports whether slots of other dispatchers support a type, as far as is known, and none of this one.
+	Elsewhere(typ string) bool
 	// Offerings lists the workers of this dispatcher that offer a type, by session.
 	Offerings(typ string) []Offering
 	// Rank returns the place of a waiting job; ok is false if it does not wait.
@@ -87,6 +89,7 @@ type Answer struct {
 	Payload []byte // for Done only: JSON, or nil
 	Reason  string // the error
 	Worker  string // worker that ran it last, or ""
+	Via     string // ViaQueue or ""
 	// Retry is when the pause of the type ends, for Paused only; 0 = that is not known.
 	Retry time.Duration
 }
@@ -101,8 +104,9 @@ func (a *Answer) Result() []byte {
 
 // Rank is a job's place in the order of the waiting jobs known to a dispatcher.
 type Rank struct {
-	OfType  int `json:"rank"`    // place among the waiting jobs of its type; 1 is the next
-	Waiting int `json:"waiting"` // waiting jobs of its type that this dispatcher knows
+	OfType  int    `json:"rank"`          // place among the waiting jobs of its type; 1 is the next
+	Waiting int    `json:"waiting"`       // waiting jobs of its type that this dispatcher knows
+	Via     string `json:"via,omitempty"` // ViaQueue or ""
 }
 
 // Errors of a Backend.

@@ -24,7 +24,9 @@ func deadlineOf(r *Request, fresh bool, began time.Time) time.Time {
 // callerLate returns the problem of a caller whose deadline passed.
 func (f *Follower) callerLate(job dispatcherd.JobID) error {
 	f.late = true
-	return rest.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
+	p := rest.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
+	p.Via = f.shared.via
+	return p
 }
 
 // answerFor returns the answer for a caller with a deadline. The worker also
@@ -34,7 +36,7 @@ func answerFor(a *Answer, due time.Time) *Answer {
 	if a == nil || a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
 		return a
 	}
-	return &Answer{Kind: Late, Reason: lateReason(true, false), Worker: a.Worker}
+	return &Answer{Kind: Late, Reason: lateReason(true, false), Worker: a.Worker, Via: a.Via}
 }
 
 // lateReason returns the reason of a late answer. It says whether the request had
@@ -60,6 +62,9 @@ func (r *Shared) lateReason(job dispatcherd.JobID) string {
 		reason += fmt.Sprintf("; it needs the keys %s: 'dispatcherd key show KEY' says which of them is paused or held", r.needs)
 	}
 	r.s.mu.Unlock()
+	if r.via != "" {
+		reason += "; it was a job in the queue, because only slots of other dispatchers supported the type when it arrived"
+	}
 	if job > 0 {
 		if !b.Offered(r.typ) {
 			reason += "; no slot supports the type, here or at another dispatcher"

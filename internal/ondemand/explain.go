@@ -37,6 +37,12 @@ const pausePatience = time.Minute
 
 // ExplainAnswer returns the problem of an answer that is not Done.
 func ExplainAnswer(a *Answer) *rest.Problem {
+	p := problemOf(a)
+	p.Via = a.Via
+	return p
+}
+
+func problemOf(a *Answer) *rest.Problem {
 	switch a.Kind {
 	case Failed:
 		return rest.JobFailed.Of(a.Reason)

@@ -157,6 +157,9 @@ func (f *Follower) ID() string { return f.shared.id }
 // Type returns the type of the shared request.
 func (f *Follower) Type() string { return f.shared.typ }
 
+// Via returns ViaQueue if the request is a row because another dispatcher has the slots, otherwise "".
+func (f *Follower) Via() string { return f.shared.via }
+
 // Look returns the events from sequence number from on. Number 0 is the "queued"
 // event.
 func (f *Follower) Look(from int) View { return f.shared.look(from) }

@@ -17,13 +17,24 @@ import (
 func fingerprint(o *Request) [32]byte {
 	sum := sha256.New()
 	for _, part := range [][]byte{
-		[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(strconv.FormatBool(o.Durable)), []byte(o.Keys),
+		[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(o.durability()), []byte(o.Keys),
 	} {
 		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
 		sum.Write([]byte{':'})
 		sum.Write(part)
 	}
 	return [32]byte(sum.Sum(nil))
+}
+
+// durability is what the caller has asked for. So a repeated request is the same one, whether Route made a row of it or not.
+func (o *Request) durability() string {
+	switch {
+	case o.LocalOnly:
+		return "local"
+	case o.Elsewhere:
+		return "false"
+	}
+	return strconv.FormatBool(o.Durable)
 }
 
 // keyEntry is the entry of an idempotency key in byKey. Each user has its own keys.
@@ -64,6 +75,7 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 		mark:     mark,
 		typ:      o.Type,
 		row:      o.Durable,
+		via:      o.via(),
 		needs:    o.Keys,
 		callers:  1,
 		changed:  make(chan struct{}),

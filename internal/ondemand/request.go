@@ -18,6 +18,7 @@ type Request struct {
 	Timeout      time.Duration // how long the caller waits; 0 = the default
 	CapacityWait time.Duration // how long the caller waits while no slot supports the type; 0 = the dispatcher's default
 	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
+	LocalOnly    bool          // never insert a row, also if only slots of other dispatchers support the type
 	Keys         string        // for Durable: keys whose permits the job needs; "" = none
 	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
 	CoalesceKey  string        // callers with the same key and request share one execution
@@ -29,6 +30,7 @@ type Request struct {
 
 	// The service sets the following fields before it submits the request to the dispatcher.
 
+	Elsewhere    bool                  // slots of other dispatchers support the type, and none of this one; see Route
 	WaitCapacity bool                  // wait even if no slot supports the type
 	Session      dispatcherd.SessionID // the only session that may run it, once; 0 = any
 	Due          time.Time             // for Durable: no attempt starts later
@@ -41,7 +43,7 @@ const MaxKey = 256
 
 // Shared reports whether the request needs a [Shared] request.
 func (o *Request) Shared() bool {
-	return o.Durable || o.CoalesceKey != "" || o.Key != "" || o.Later
+	return o.Durable || o.Elsewhere || o.CoalesceKey != "" || o.Key != "" || o.Later
 }
 
 // keyed reports whether other callers may share the request.
@@ -83,6 +85,26 @@ func (s *Service) Check(o *Request) error {
 		return nil
 	}
 	return rest.InvalidRequest.Of(reason)
+}
+
+// ViaQueue is the word in answers to requests that are rows only because another dispatcher has the slots.
+const ViaQueue = "queue"
+
+// Route decides, for a checked request that asks for no row, what happens if slots of other dispatchers support its type and none of this
+// one does: the request becomes a row, so that they can run it. With LocalOnly it is refused instead, unless it waits for a slot.
+func (s *Service) Route(o *Request) {
+	if o.Durable || o.LocalOnly && o.CapacityWait > 0 || !s.backend.Elsewhere(o.Type) {
+		return
+	}
+	o.Elsewhere, o.Durable = true, !o.LocalOnly
+}
+
+// via returns ViaQueue if the request is a row because of Route, otherwise "".
+func (o *Request) via() string {
+	if o.Elsewhere && o.Durable {
+		return ViaQueue
+	}
+	return ""
 }
 
 // submittable completes a checked request.

@@ -38,6 +38,7 @@ func (*backend) Abandon(dispatcherd.JobID, Caller)                  {}
 func (*backend) NoCapacity(dispatcherd.JobID) (time.Duration, bool) { return time.Second, false }
 func (*backend) Offered(string) bool                                { return true }
 func (*backend) Offerings(string) []Offering                        { return nil }
+func (*backend) Elsewhere(typ string) bool                          { return typ == "elsewhere" }
 func (*backend) Rank(dispatcherd.JobID) (Rank, bool)                { return Rank{OfType: 2, Waiting: 5}, true }
 
 func newLimits() Limits {

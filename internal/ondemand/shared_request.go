@@ -19,6 +19,7 @@ type Shared struct {
 	mark     [32]byte // fingerprint of the request
 	typ      string   // the type that it needs
 	row      bool     // durable; if another dispatcher runs it, no events are received
+	via      string   // ViaQueue or ""
 	needs    string   // the keys of the row whose permits it needs
 
 	later    bool              // a caller fetches the answer later
@@ -79,6 +80,9 @@ func (r *Shared) end(a *Answer, failure error) {
 	}
 	r.countKeysLocked(-1)
 	r.s.running.Add(r.user, -1)
+	if a != nil {
+		a.Via = r.via
+	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
 	r.body.Drop()
 	if a != nil {
@@ -118,6 +122,7 @@ func (r *Shared) wakeLocked() {
 
 // submitted records the id of the job and its place in the queue.
 func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
+	rank.Via = r.via
 	data := eventJSON(rank)
 	r.s.mu.Lock()
 	r.job, r.ready = job, true

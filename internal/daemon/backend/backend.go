@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,6 +53,7 @@ type Config struct {
 	Outage     func() string                            // says why statements failed last
 	CutOff     func() bool                              // reports whether a socket cannot be reached, because another process uses its path
 	Stopping   context.Context                          // done when the daemon begins to stop
+	Others     func() map[string]int                    // slots of other dispatchers by type, as the last heartbeat has read them
 
 	ReconnectGrace time.Duration // how long a request waits without capacity
 	UploadWait     time.Duration // how long an upload waits for a connection
@@ -106,20 +108,24 @@ func about[A, T any](ctx context.Context, do func(context.Context, A) (T, error)
 
 // Submit implements httpapi.Backend.
 func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
-	if !r.Durable {
+	switch {
+	case !r.Durable && r.Elsewhere:
+		return 0, b.onlyElsewhere(ctx, r.Type, `"durable": false keeps the request from the queue: leave it out, or send it there`)
+	case !r.Durable:
 		return b.Requests.Submit(r, c), nil
 	}
 	if b.stopping() { // no caller could wait for the row
 		return 0, ondemand.ErrStopping
 	}
-	if r.Payload != nil {
-		if err := jsontext.CheckPayload(r.Payload); err != nil {
-			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
-		}
-	}
 	id, late, err := b.insertWhole(ctx, &r)
+	if invalid, ok := errors.AsType[*ondemand.InvalidError](err); ok && r.Elsewhere { // as a request in memory it may be valid
+		return 0, b.onlyElsewhere(ctx, r.Type, "the request cannot be a job in the queue ("+invalid.Error()+"): send it there")
+	}
 	if err != nil {
 		return 0, err
+	}
+	if r.Elsewhere {
+		b.Rows.diverted.Add(1)
 	}
 	b.Rows.watch(id, c, true, late)
 	b.Loop.Ask(func(core *actor.Core) { // the job may have been sent before its id was known here
@@ -135,6 +141,11 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 // its id could not cancel it. If a row has the key of the request, insertWhole returns this
 // row. late says that its deadline has passed.
 func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id dispatcherd.JobID, late bool, err error) {
+	if r.Payload != nil {
+		if err := jsontext.CheckPayload(r.Payload); err != nil {
+			return 0, false, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+		}
+	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
 	defer cancel()
 	ctx, leave := context.WithTimeout(ctx, claim.DefaultTimeout)
@@ -153,6 +164,9 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 	}
 	row := claim.New{Type: r.Type, Payload: r.Payload, Priority: r.Priority, Timeout: r.Timeout, Expected: r.Expected, Keys: r.Keys,
 		Traceparent: r.Traceparent}
+	if r.Elsewhere {
+		row.MaxAttempts = 1 // its caller has not asked for a retry after a failure
+	}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
 	if errors.Is(err, claim.ErrKeyReused) {
 		return 0, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
@@ -225,6 +239,25 @@ func (b *Backend) Offered(kind string) bool {
 	offered := true // the answer if the loop has ended
 	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(kind) })
 	return offered
+}
+
+// Elsewhere implements httpapi.Backend. It asks the loop only if another dispatcher has slots for the type. Paused requests go nowhere.
+func (b *Backend) Elsewhere(typ string) (elsewhere bool) {
+	if others := b.Others()[typ]; others > 0 {
+		b.Loop.Ask(func(c *actor.Core) {
+			elsewhere = c.ClusterCapacity(typ) == c.OtherCapacity()[typ] && c.Offered(typ) && !c.RequestsPaused(typ)
+		})
+	}
+	return elsewhere
+}
+
+// onlyElsewhere refuses a request whose type only slots of other dispatchers support. It names them if Postgres answers.
+func (b *Backend) onlyElsewhere(ctx context.Context, typ, why string) error {
+	where := "other dispatchers"
+	if names, err := about(ctx, b.jobs().Supporting, typ); err == nil && len(names) > 0 {
+		where = strings.Join(names, ", ")
+	}
+	return rest.NoSlot.Of(fmt.Sprintf("no slot of this dispatcher supports type %q, but slots of %s do; %s", typ, where, why))
 }
 
 // Rank implements httpapi.Backend.

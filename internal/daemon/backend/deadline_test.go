@@ -80,7 +80,9 @@ func (w *slowSlots) open(t *testing.T, slots int) *httpapi.Handler {
 	}
 	w.loop.Order(ev)
 	h := httpapi.New(httpapi.DefaultConfig(),
-		New(Config{Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace}), unobserved{},
+		New(Config{
+			Loop: w.loop, Requests: w.requests, ReconnectGrace: core.ReconnectGrace, Others: func() map[string]int { return nil },
+		}), unobserved{},
 		http.NotFoundHandler())
 	t.Cleanup(h.Close)
 	return h

@@ -11,6 +11,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
@@ -92,9 +93,50 @@ func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 	begun, ends := rows.Tally()
 	require.EqualValues(t, 2, begun)
 	require.EqualValues(t, 2, ends[ondemand.Stopping])
-	require.Empty(t, rows.ids())
+	require.Empty(t, rows.ids(false))
 
 	stopping, stop := context.WithCancel(t.Context())
 	stop()
 	New(Config{Rows: rows, Stopping: stopping}).Abandon(2, late) // a statement would panic
+}
+
+// An end at another dispatcher that a read finds counts when that dispatcher has reported it, because its last reports may be on their way.
+func TestEndElsewhereWaitsForItsReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := NewRows(nil, time.Second, nil, func(contract.Topics) {})
+		done := &claim.State{ID: 1, Status: dispatcherd.Done, Attempt: 1}
+		for _, reported := range []bool{true, false} {
+			c := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
+			rows.watch(1, c, true, false)
+			rows.changed(done, false)
+			require.Empty(t, c.C)
+			if reported {
+				rows.report(&claim.DistantReport{ID: 7, Job: 1, Attempt: 1, Name: ended})
+			} else {
+				time.Sleep(reportsPatience) // the report is lost
+			}
+			rows.changed(done, false)
+			require.Equal(t, ondemand.Done, (<-c.C).Kind)
+		}
+	})
+}
+
+// A distant caller's events wait in memory up to a bound, the end in any case.
+func TestEventsForDistantCallersAreBounded(t *testing.T) {
+	rows := NewRows(nil, time.Second, nil, func(contract.Topics) {})
+	rows.Claimed([]contract.Won{{ID: 1, Left: time.Minute}, {ID: 2}})
+	part := &ondemand.Event{Name: "partial", Data: make([]byte, 1<<20)}
+	for range 10 {
+		rows.tell(1, part)
+		rows.tell(2, part) // no durable request
+	}
+	rows.tell(1, &ondemand.Event{Name: ended})
+	rows.tell(1, part)
+	require.Len(t, rows.distant.reports, 6)
+	require.EqualValues(t, 5, rows.Dropped())
+	require.Empty(t, rows.distant.running)
+	for i := range maxDistant + 10 {
+		rows.Claimed([]contract.Won{{ID: dispatcherd.JobID(i), Left: time.Minute}})
+	}
+	require.Len(t, rows.distant.running, maxDistant)
 }

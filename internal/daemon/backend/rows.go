@@ -2,8 +2,7 @@ package backend
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,9 @@ type Rows struct {
 	ends    [ondemand.Changed]uint64 // durable requests by ondemand.AnswerKind; 0: the caller disconnected
 	begun   uint64
 	over    bool // Release was called
+	distant distant
+
+	diverted atomic.Uint64 // of the durable requests, those that are rows only because another dispatcher has the slots
 
 	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
@@ -41,7 +43,9 @@ type watchedRow struct {
 	watchers map[ondemand.Caller]bool // true: a durable request, which is answered once
 	status   dispatcherd.Status       // the latest known
 	attempt  dispatcherd.Attempt
-	sent     dispatcherd.Attempt // the latest one whose start here is reported
+	sent     dispatcherd.Attempt // the latest one whose start is reported
+	reported int64               // id of the latest report of another dispatcher
+	endsAt   time.Time           // when an end that is read counts; zero = none was read, and none is reported
 	worker   string
 	late     bool // its deadline passed before its callers came
 }
@@ -55,7 +59,7 @@ func NewRows(
 	wake func(contract.Topics),
 ) *Rows {
 	return &Rows{db: db, every: every, worker: worker, wake: wake, watched: map[dispatcherd.JobID]*watchedRow{},
-		progress: map[dispatcherd.JobID]claim.Progress{}}
+		distant: distant{running: map[dispatcherd.JobID]time.Time{}}, progress: map[dispatcherd.JobID]claim.Progress{}}
 }
 
 // watch adds a caller. If answered is true, the caller gets one answer, possibly before
@@ -111,9 +115,13 @@ func (r *Rows) Sent(e *effect.Send) {
 	if r.count.Load() > 0 {
 		r.started(e.Job, e.Slot, e.Attempt, r.worker(e.Session))
 	}
+	if r.distant.count.Load() > 0 {
+		data, _ := json.Marshal(map[string]any{"slot": e.Slot, "worker": r.worker(e.Session)}) // a number and a text cannot fail
+		r.tell(e.Job, &ondemand.Event{Name: started, Attempt: e.Attempt, Data: data})
+	}
 }
 
-// started reports the start of an attempt here, once.
+// started reports the start of an attempt, once.
 func (r *Rows) started(id dispatcherd.JobID, slot dispatcherd.SlotID, attempt dispatcherd.Attempt, worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,6 +135,10 @@ func (r *Rows) started(id dispatcherd.JobID, slot dispatcherd.SlotID, attempt di
 
 // Reported implements shell.Rows. Callers of durable requests get no log, because only the row has it.
 func (r *Rows) Reported(e *effect.Report) {
+	if e.Log == "" && r.distant.count.Load() > 0 {
+		report := eventOf(e)
+		r.tell(e.Job, &report)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !e.Partial && e.Log == "" {
@@ -149,12 +161,16 @@ func (r *Rows) Reported(e *effect.Report) {
 
 // Finished reports the recorded ends.
 func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult) {
-	if r.count.Load() == 0 {
+	distant := r.distant.count.Load() > 0
+	if r.count.Load() == 0 && !distant {
 		return
 	}
 	for i := range req.Items {
 		if f := &req.Items[i]; res.Recorded(f.ID) {
-			r.changed(&claim.State{ID: f.ID, Attempt: f.Attempt, Status: f.Outcome.Status(), Result: f.Result, Failure: f.Error})
+			if distant && f.Outcome.Final() {
+				r.tell(f.ID, &ondemand.Event{Name: ended, Data: []byte("{}")})
+			}
+			r.changed(&claim.State{ID: f.ID, Attempt: f.Attempt, Status: f.Outcome.Status(), Result: f.Result, Failure: f.Error}, true)
 		}
 	}
 }
@@ -174,13 +190,22 @@ func answerOf(s *claim.State, w *watchedRow) ondemand.Answer {
 	return ondemand.Answer{Kind: ondemand.Cancelled, Reason: "it was cancelled", Worker: worker}
 }
 
-// changed informs the callers of a row if its state is new.
-func (r *Rows) changed(s *claim.State) {
+// changed informs the callers of a row if its state is new. Another dispatcher records the end of an attempt before it writes its last
+// reports. So an end that a read has found counts when that dispatcher has reported it, or after reportsPatience.
+func (r *Rows) changed(s *claim.State, here bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.watched[s.ID]
 	if w == nil || (w.status == s.Status && w.attempt == s.Attempt) {
 		return
+	}
+	if s.Status.Final() && s.Attempt > 0 && !here {
+		if w.endsAt.IsZero() {
+			w.endsAt = time.Now().Add(reportsPatience)
+		}
+		if time.Now().Before(w.endsAt) {
+			return
+		}
 	}
 	w.status, w.attempt = s.Status, s.Attempt
 	for c, answered := range w.watchers {
@@ -196,31 +221,48 @@ func (r *Rows) changed(s *claim.State) {
 	}
 }
 
-// Polling returns the service that reads the watched rows repeatedly.
+// Polling returns the service that reads the watched rows repeatedly, and the reports of other dispatchers when these notify it.
 func (r *Rows) Polling() background.Service {
+	var next time.Time // read of all rows; most durable requests end before the first one
 	step := func(ctx context.Context, now background.Now) (time.Duration, error) {
-		switch {
-		case r.count.Load() == 0:
+		if r.count.Load() == 0 {
+			next = time.Time{}
 			return time.Hour, nil
-		case now.Woken != 0: // most durable requests end before the first read
-			return r.every, nil
 		}
-		return r.every, r.read(ctx)
+		all := !next.IsZero() && !now.At.Before(next)
+		if all || next.IsZero() {
+			next = now.At.Add(r.every)
+		}
+		return time.Until(next), r.read(ctx, all)
 	}
-	return background.Service{Name: "watched rows", Topics: contract.RowWatched, Step: step}
+	return background.Service{Name: "watched rows", Topics: contract.RowWatched | contract.ReportsMade, Rest: reportsRest, Step: step}
 }
 
-// read reads all watched rows once.
-func (r *Rows) read(ctx context.Context) error {
+// read reads the reports about the watched rows, and the states of all of them or of those that have ended.
+func (r *Rows) read(ctx context.Context, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	return claim.Jobs{DB: r.db}.States(ctx, r.ids(), r.changed)
+	ids := r.ids(false)
+	err := r.readReports(ctx, ids)
+	if !all {
+		ids = r.ids(true)
+	}
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return claim.Jobs{DB: r.db}.States(ctx, ids, func(s *claim.State) { r.changed(s, false) })
 }
 
-func (r *Rows) ids() []dispatcherd.JobID {
+// ids returns the watched rows, or those that have ended.
+func (r *Rows) ids(ended bool) (ids []dispatcherd.JobID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.watched)) // order-free: a set
+	for id, w := range r.watched { // order-free: a set
+		if !ended || !w.endsAt.IsZero() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // theRowStays is the answer to callers of durable requests when their dispatcher stops.
@@ -252,6 +294,12 @@ func (r *Rows) Tally() (begun uint64, ends [ondemand.Changed]uint64) {
 	defer r.mu.Unlock()
 	return r.begun, r.ends
 }
+
+// Diverted returns how many of the durable requests are rows only because another dispatcher has the slots.
+func (r *Rows) Diverted() uint64 { return r.diverted.Load() }
+
+// Dropped returns how many events callers at other dispatchers do not get.
+func (r *Rows) Dropped() uint64 { return r.distant.dropped.Load() }
 
 // Watched returns the number of rows that callers watch.
 func (r *Rows) Watched() int64 { return r.count.Load() }

@@ -21,8 +21,9 @@ type Problem struct { //nolint:errname // RFC 9457 calls it a problem
 	Title        string            `json:"title"`
 	Status       int               `json:"status"`
 	Detail       string            `json:"detail,omitempty"`
-	Job          dispatcherd.JobID `json:"job,omitempty"`  // the row it is about
-	Line         int               `json:"line,omitempty"` // the line of an upload it is about
+	Job          dispatcherd.JobID `json:"job,omitempty"`              // the row it is about
+	Via          string            `json:"via,omitempty" enum:"queue"` // the request became that row because another dispatcher has the slots
+	Line         int               `json:"line,omitempty"`             // the line of an upload it is about
 	RetryAfterMS int64             `json:"retry_after_ms,omitempty"`
 	Problems     []Problem         `json:"problems,omitempty"` // one for each of the first bad lines of an upload
 	Bad          int               `json:"bad,omitempty"`      // bad lines of an upload, listed or not
@@ -49,7 +50,7 @@ func (p *Problem) Send(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	NameRow(h, p.Job)
+	NameRow(h, p.Job, p.Via)
 	if p.RetryAfterMS > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfterMS)/1000)), 10))
 	}
@@ -63,9 +64,12 @@ func (p *Problem) Send(w http.ResponseWriter) {
 	_, _ = w.Write(append(p.Text(), '\n')) // fails only if the caller has disconnected
 }
 
-// NameRow sets the headers that name the row of a response, if there is one.
-func NameRow(h http.Header, id dispatcherd.JobID) {
+// NameRow sets the headers that name the row of a response, if there is one. via says why a request is a row, see [Problem].
+func NameRow(h http.Header, id dispatcherd.JobID, via string) {
 	if id > 0 {
+		if via != "" {
+			h.Set("Dispatcherd-Via", via)
+		}
 		h.Set("Dispatcherd-Job", strconv.FormatInt(int64(id), 10))
 		h.Set("Location", JobPath(id))
 	}

@@ -51,6 +51,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 			if payload != nil {
 				r.Payload = payload
 			}
+			r.LocalOnly = cmd.Flags().Changed("durable") && !r.Durable
 			return a.request(cmd.Context(), r)
 		},
 	}
@@ -59,7 +60,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	Number(flags, &priority, "priority", "0", "10", "0..10; a larger number is more urgent")
 	Number(flags, &r.Timeout, "timeout", "1ms", "1h", "how long to wait for the result (default: the dispatcher's, 30s)")
 	Number(flags, &r.WaitForWorker, "wait-for-worker", "0s", "1h", "how long to wait while no slot supports the type")
-	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so that it survives the dispatcher")
+	flags.BoolVar(&r.Durable, "durable", false, "write the request to Postgres first, so it survives the dispatcher; =false: never do so")
 	flags.StringVar(&r.Keys, "keys", "", "keys as for job insert; only with --durable")
 	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.Traceparent, "traceparent", "", "W3C trace context, for the worker")
@@ -129,13 +130,15 @@ func eventText(e client.Event) string {
 		Missed  int     `json:"missed"`
 		Status  string  `json:"status"`
 		Attempt int     `json:"attempt"`
+		Via     string  `json:"via"`
 	}
 	if json.Unmarshal(e.Data, &d) != nil { // progress may be any JSON
 		return e.Name + ": " + string(e.Data)
 	}
 	switch e.Name {
 	case "queued":
-		return fmt.Sprintf("queued: %d of %d waiting jobs of the type", d.Rank, d.Waiting)
+		return fmt.Sprintf("queued: %d of %d waiting jobs of the type", d.Rank, d.Waiting) +
+			When(d.Via != "", "; served through the queue by another dispatcher")
 	case "started":
 		return fmt.Sprintf("started on slot %d of %s", d.Slot, d.Worker)
 	case "gap":
