@@ -13,7 +13,7 @@ import (
 
 // aboutToStop is the reason that a stopping dispatcher sends to a worker that
 // offers to resume jobs.
-const aboutToStop = "the dispatcher is about to stop: continue the running jobs and offer them to the next dispatcher"
+const aboutToStop = "the dispatcher is about to stop or is drained: continue the running jobs and offer them to another dispatcher"
 
 // considerOffers decides the resume offers of a session, or asks Postgres about them. The
 // Core registers the slot of an offer when it knows that the execution on the slot
@@ -54,12 +54,12 @@ func (c *Core) considerOffers(s *session, list []ResumeOffer, more bool) bool {
 		c.rejectOffers(s, &effect.RejectSlots{Session: s.id, Reason: reason})
 		return false
 	}
-	if c.draining && here < len(list) {
+	if (c.draining || c.sentAway) && here < len(list) {
 		c.rejectOffers(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
 		return false
 	}
 	for i := range list {
-		c.considerOffer(&offered{ResumeOffer: list[i], session: s, user: s.user})
+		c.considerOffer(&offered{ResumeOffer: list[i], session: s, user: s.user, remote: s.remote})
 	}
 	return true
 }
@@ -74,7 +74,7 @@ func (c *Core) considerOffer(o *offered) {
 		c.decided(o) // the attempt has ended, or the job in hand belongs to another worker
 	case other != nil && other.session == nil && other.renews == 0 && other.Attempt == o.Attempt && other.From == o.From &&
 		!o.Outdated(other.To):
-		other.session, other.Slot, other.To = o.session, o.Slot, o.To // the session of the first offer ended
+		other.session, other.remote, other.Slot, other.To = o.session, o.remote, o.Slot, o.To // the session of the first offer ended
 	case other != nil:
 		c.decided(o)
 	default:
@@ -116,7 +116,7 @@ func (c *Core) renew(update *offered) {
 // renewLater requests the update that waited for the answer about o. It requests
 // nothing if the attempt has ended.
 func (c *Core) renewLater(o *offered) {
-	if o.later != nil && c.runs(o.later) {
+	if o.later != nil && (c.runs(o.later) || o.later.end != nil) {
 		c.renew(o.later)
 	}
 }
@@ -167,7 +167,7 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 		case c.now < o.due || len(a.asked) == c.cfg.Limits.ClaimBatch:
 			a.due = min(a.due, o.due)
 			return false
-		case o.renews != 0 && o.due != 0 && !c.runs(o):
+		case o.renews != 0 && o.due != 0 && o.end == nil && !c.runs(o):
 			delete(a.byJob, o.Job)
 			return true
 		}
@@ -241,6 +241,9 @@ func (ev Adopted) apply(c *Core) {
 		}
 		c.decided(o)
 		c.renewLater(o)
+		if o.end != nil {
+			c.ends.queue = append(c.ends.queue, *o.end)
+		}
 	}
 	clear(a.asked)
 	a.asked = a.asked[:0]
@@ -251,8 +254,27 @@ func (ev Adopted) apply(c *Core) {
 // renewGeneration records the newest offer.
 func (c *Core) renewGeneration(o *offered, noted contract.Fingerprint) {
 	if j := c.jobs[o.Job]; j != nil && o.renews == 0 && o.To != 0 && o.To != noted && j.state.executing() && j.fingerprint == o.From {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+		c.retake(o)
 	}
+}
+
+// retake records the generation of an offer whose job this dispatcher has in hand. Another dispatcher may have adopted
+// the row for an earlier generation.
+func (c *Core) retake(o *offered) {
+	c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To, retakes: true})
+}
+
+// retaking returns the latest update of a job if another dispatcher may have the row until it is executed, or nil. An
+// end that is recorded before it would be stale, and the update would then take a row that no dispatcher has in hand.
+func (c *Core) retaking(id dispatcherd.JobID) *offered {
+	o := c.adopts.byJob[id]
+	for o != nil && o.later != nil {
+		o = o.later
+	}
+	if o == nil || !o.retakes {
+		return nil
+	}
+	return o
 }
 
 // adopt takes an adopted row into hand, so that the job continues on its worker. If
@@ -264,7 +286,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	case c.jobs[row.ID] != nil,
 		o.session != nil && !contract.MayResume(o.Slot.Types, row.Type),
-		o.session == nil && c.cfg.Resume <= 0,
+		o.session == nil && c.cfg.Resume <= 0 && !o.remote,
 		!c.mayHold(row.Type, o.user):
 		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Fence: row.Fence, Outcome: contract.Released})
@@ -277,7 +299,11 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	}
 	c.stats.Adopted++
 	j := c.adoptedJob(o, row)
-	if o.session == nil {
+	switch {
+	case o.session == nil && o.remote:
+		c.part(j, &sessionEnd{disconnected: true}, false)
+		return
+	case o.session == nil:
 		c.detach(j)
 		return
 	}
@@ -386,8 +412,8 @@ func (c *Core) resumable(o *ResumeOffer) *job {
 // dispatcher meanwhile. Then the row must record the later generation, so that a
 // late adoption by the other dispatcher fails.
 func (c *Core) reassign(o *offered, j *job) {
-	if o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
-		c.renew(&offered{ResumeOffer: ResumeOffer{Job: o.Job, Attempt: o.Attempt, From: o.From}, renews: o.To})
+	if j.mode == dispatcherd.Queued && o.To != 0 && o.To != o.From && o.To != o.From.WithGeneration(1) {
+		c.retake(o)
 	}
 	if j.slot != noSlot {
 		c.retire(c.vacate(j))
@@ -400,7 +426,7 @@ func (c *Core) reassign(o *offered, j *job) {
 func (c *Core) resume(o *offered, j *job) {
 	s := o.session
 	ref := c.addTaken(s, o.Slot)
-	j.slot, j.generation = ref, o.To
+	j.slot, j.generation, j.lost = ref, o.To, nil
 	c.slots[ref].job = j
 	c.runsOn(j)
 	c.emit(&effect.Resume{Session: s.id, Slot: o.Slot.ID, Number: o.Slot.Number, Job: j.id, Attempt: j.attempt})

@@ -98,19 +98,23 @@ func init() {
 		"register": (*world).cmdRegister,
 		"offer":    (*world).cmdOffer,
 		"withdraw": (*world).cmdWithdraw,
-		"kill":     func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
-		"insert":   (*world).cmdInsert,
-		"notify":   (*world).cmdNotify,
-		"run":      func(w *world, _ words, _ []string) { w.step(Tick{}) },
-		"advance":  func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
-		"clock":    (*world).cmdClock,
-		"hold":     func(w *world, ws words, _ []string) { w.at.onHold[effectName(ws.bare[0])] = true },
-		"unhold":   func(w *world, ws words, _ []string) { delete(w.at.onHold, effectName(ws.bare[0])) },
-		"answer":   (*world).cmdAnswer,
-		"lose":     (*world).cmdLose,
-		"read":     (*world).cmdRead,
-		"steal":    (*world).cmdSteal,
-		"spoil":    (*world).cmdSpoil,
+		"goodbye": func(w *world, ws words, _ []string) {
+			w.step(Withdrew{Session: w.at.sessions[ws.bare[0]], Goodbye: true})
+		},
+		"send-away": func(w *world, ws words, _ []string) { w.step(SentAway{On: ws.bare[0] == "on"}) },
+		"kill":      func(w *world, ws words, _ []string) { w.step(Unregistered{Session: w.at.sessions[ws.bare[0]]}) },
+		"insert":    (*world).cmdInsert,
+		"notify":    (*world).cmdNotify,
+		"run":       func(w *world, _ words, _ []string) { w.step(Tick{}) },
+		"advance":   func(w *world, ws words, _ []string) { w.advance(must(time.ParseDuration(ws.bare[0]))) },
+		"clock":     (*world).cmdClock,
+		"hold":      func(w *world, ws words, _ []string) { w.at.onHold[effectName(ws.bare[0])] = true },
+		"unhold":    func(w *world, ws words, _ []string) { delete(w.at.onHold, effectName(ws.bare[0])) },
+		"answer":    (*world).cmdAnswer,
+		"lose":      (*world).cmdLose,
+		"read":      (*world).cmdRead,
+		"steal":     (*world).cmdSteal,
+		"spoil":     (*world).cmdSpoil,
 		"move": func(w *world, ws words, _ []string) {
 			w.table.Change(w.jobs[ws.bare[0]], ws.args["type"], dispatcherd.Priority(ws.int("prio", 0)))
 		},
@@ -199,6 +203,7 @@ func (w *world) cmdConfig(ws words, _ []string) {
 	l.OpenSpawns = ws.int("open-spawns", l.OpenSpawns)
 	d.cfg.ReconnectGrace = cmp.Or(ws.duration("reconnect-grace"), d.cfg.ReconnectGrace)
 	d.cfg.Resume = cmp.Or(ws.duration("resume"), d.cfg.Resume)
+	d.cfg.RemoteResume = cmp.Or(ws.duration("remote-resume"), d.cfg.RemoteResume)
 	d.cfg.Weights.OnDemandCap = cmp.Or(ws.duration("cap"), d.cfg.Weights.OnDemandCap)
 	d.cfg.Weights.DurationWindow = cmp.Or(ws.duration("duration-window"), d.cfg.Weights.DurationWindow)
 	d.cfg.Poll = cmp.Or(ws.duration("poll"), d.cfg.Poll)
@@ -224,6 +229,8 @@ func (w *world) cmdRegister(ws words, _ []string) {
 		User:         ws.args["user"],
 		Fingerprint:  d.fingerprint(id),
 		NotResumable: ws.args["resumes"] == "no",
+		Remote:       ws.args["remote"] != "",
+		Moves:        ws.args["moves"] != "",
 	}
 	for _, types := range sets(ws.args["types"]) {
 		for range ws.int("slots", 1) {
@@ -250,7 +257,10 @@ func (w *world) cmdOffer(ws words, _ []string) {
 	was := w.dispatchers[cmp.Or(ws.args["from"], d.name)]
 	from := was.fingerprint(was.sessions[cmp.Or(ws.args["of"], worker)])
 	id := d.newSession(worker)
-	ev := Registered{Session: id, Worker: worker, Process: ws.args["process"], Fingerprint: d.fingerprint(id)}
+	ev := Registered{
+		Session: id, Worker: worker, Process: ws.args["process"], Fingerprint: d.fingerprint(id),
+		Remote: ws.args["remote"] != "", Moves: ws.args["moves"] != "",
+	}
 	for _, name := range ws.bare {
 		r := w.table.Row(w.jobs[name])
 		attempt := 1

@@ -22,6 +22,8 @@ type Config struct {
 	// Resume is how long a detached job waits until its worker resumes it; 0 = jobs
 	// are not detached.
 	Resume time.Duration
+	// RemoteResume is the same for jobs of remote workers, which are detached in any case.
+	RemoteResume time.Duration
 	// ReconnectGrace is the time that a worker has to reconnect. Afterwards
 	// requests that only this worker could serve are rejected. Requests with Wait
 	// are not rejected. The default is the longest pause of the SDK between two
@@ -97,6 +99,7 @@ func DefaultConfig() Config {
 		},
 		Retry:          timing.Backoff{Base: time.Second, Max: 10 * time.Minute},
 		CancelGrace:    10 * time.Second,
+		RemoteResume:   15 * time.Second,
 		ReconnectGrace: 5 * time.Second,
 	}
 }

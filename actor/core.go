@@ -70,6 +70,7 @@ type Core struct {
 	decisions []Decision // of the last step
 
 	draining bool
+	sentAway bool // see the event SentAway
 	leaving  bool // the next dispatcher may continue the running rows after the end of their sessions
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
@@ -199,6 +200,7 @@ type job struct {
 	sentAt      timing.Instant       // start of the attempt; notSent before the start
 	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
+	lost        *lostJob             // of a detached job whose worker may live and execute it for Config.RemoteResume
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
 	member      orderMember // of the jobs in hand
@@ -276,6 +278,10 @@ type session struct {
 	withdrawn    bool                 // some slot may be withdrawn and still busy
 	fingerprint  contract.Fingerprint // fingerprint of its nonce
 	notResumable bool                 // the worker does not resume its jobs after the session
+	remote       bool                 // the worker may live when the session has ended
+	moves        bool                 // the worker knows other dispatchers
+	away         bool                 // it was told to go to another dispatcher, so it may live when the session has ended
+	goodbye      bool                 // the worker continues no job after the session
 	undecided    int                  // number of its undecided resume offers
 	moreOffers   bool                 // further offers follow, which undecided counts as one
 	pinned       requestQueues        // the waiting requests that are pinned to it
@@ -459,10 +465,13 @@ type offered struct {
 
 	session *session             // nil if the session has ended
 	user    string               // of the session
+	remote  bool                 // the worker may live when the session has ended
 	busy    int                  // answers that the row was locked or refused
 	due     timing.Instant       // after such an answer: not asked again before
 	renews  contract.Fingerprint // if not 0: the job runs here, and its row must record this fingerprint
 	later   *offered             // the newest update for the job, which waits for the answer about this one; nil = none
+	retakes bool                 // an update: another dispatcher may have the row until it is executed
+	end     *contract.Finish     // the end of the attempt, to be recorded after such an update
 }
 
 // head is the best waiting job of a type at the instant of the step, for

@@ -16,7 +16,8 @@ const maxIsolated = 10
 // workerLost handles a job whose session has ended. If the claim of the job is not sent
 // yet, its row returns to its lane. If the claim is in flight and wins the row, the
 // row is released. If the worker had withdrawn the slot before, the end of the
-// session is not a crash.
+// session is not a crash. If the worker may continue the job, all of this is decided
+// when it has had the time to resume the job.
 func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	faultless := end.disconnected || j.stop == leaseLost
 	switch {
@@ -24,6 +25,8 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 		c.unreserve(j)
 	case j.state.claimPending():
 		c.move(j, onSlotLost)
+	case end.mayContinue(j):
+		c.part(j, end, withdrawn)
 	case j.mode == dispatcherd.OnDemand:
 		c.requestWorkerLost(j, faultless || withdrawn)
 	case c.leaving && !faultless && j.stop != cancelled && !end.session.notResumable:
@@ -39,7 +42,7 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 // requestWorkerLost returns a request to its place in the queue. A request that has
 // crashed too many workers, or that is pinned, is answered instead.
 func (c *Core) requestWorkerLost(j *job, faultless bool) {
-	if faultless && j.state == stateServing && !c.draining && j.request.pin == nil {
+	if faultless && j.state != stateAbandoned && !c.draining && j.request.pin == nil {
 		c.requeue(j)
 		return
 	}
@@ -65,9 +68,9 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 // delay, so that they rarely run at the same time again. After maxIsolated crashes
 // in isolation the job is quarantined in any case.
 func (c *Core) crashed(j *job, suspects int) {
-	c.stats.Crashed++
 	switch {
 	case j.stop == cancelled:
+		c.stats.Crashed++
 		c.end(j, contract.Finish{Outcome: contract.Cancelled})
 	case !c.isSuspect(j):
 		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
@@ -81,11 +84,21 @@ func (c *Core) crashed(j *job, suspects int) {
 			),
 		})
 	default:
-		c.stats.Quarantine++
 		c.end(
 			j,
 			contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)},
 		)
+	}
+}
+
+// countCrash counts a crash when it is recorded. If it is stale, the worker has resumed the job at another dispatcher.
+func (c *Core) countCrash(o contract.Outcome) {
+	switch o {
+	case contract.Quarantined:
+		c.stats.Quarantine++
+		fallthrough
+	case contract.Crashed, contract.Isolated:
+		c.stats.Crashed++
 	}
 }
 

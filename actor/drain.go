@@ -23,21 +23,46 @@ func (Drained) apply(c *Core) {
 	c.announceStop()
 }
 
-// announceStop tells sessions that the dispatcher is about to stop, until the budget is
-// used up.
+// announceStop tells sessions that the dispatcher is about to stop, or those that know others that it is drained,
+// until the budget is used up.
 func (c *Core) announceStop() {
 	until := c.budget()
 	c.keepUpdates(until)
 	for ; len(c.untold) > 0 && c.worked() < until; c.untold = c.untold[1:] {
 		c.work += jobWork
 		switch s := c.sessions[c.untold[0]]; {
-		case s == nil:
-		case s.undecided > 0: // Drained has dropped its offers
+		case s == nil, s.away && !c.draining:
+		case c.draining && s.undecided > 0: // Drained has dropped its offers
 			c.undecide(s, -s.undecided)
 			c.rejectSession(s, &effect.TurnAway{Session: s.id, Reason: aboutToStop})
-		default:
-			c.emit(&effect.GoAway{Session: s.id})
+		case c.draining || s.moves:
+			c.goAway(s)
 		}
+	}
+}
+
+// goAway tells a worker to leave this dispatcher. A worker that knows another dispatcher closes its connection and
+// continues its jobs there. So it gets no more jobs here, and its jobs are not lost when its session ends.
+func (c *Core) goAway(s *session) {
+	reason := "the dispatcher is about to stop"
+	if !c.draining {
+		reason = "an operator drains the dispatcher"
+	}
+	c.emit(&effect.GoAway{Session: s.id, Reason: reason})
+	c.work += len(s.slots)
+	if s.away = s.moves; s.away {
+		c.withdraw(s, nil)
+	}
+}
+
+func (ev SentAway) apply(c *Core) {
+	if c.sentAway == ev.On {
+		return
+	}
+	c.sentAway = ev.On
+	if ev.On && !c.draining {
+		c.untold = slices.Sorted(maps.Keys(c.sessions)) // order-free: they are sorted
+		c.announceStop()
 	}
 }
 
@@ -73,6 +98,8 @@ func (c *Core) interrupt(j *job) {
 	case !j.state.executing():
 	case j.mode == dispatcherd.OnDemand:
 		c.interruptRequest(j)
+	case j.lost != nil: // its worker may execute it, and may offer it to the next dispatcher
+		c.leave(j)
 	default:
 		c.sendCancel(j, stopping)
 		c.end(j, contract.Finish{Outcome: contract.Released})

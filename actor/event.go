@@ -26,6 +26,9 @@ type Registered struct {
 	// NotResumable says that the worker does not resume its jobs after the session.
 	// The Core reads NotResumable only together with a Fingerprint.
 	NotResumable bool
+	// Remote says that the worker may live when its session has ended: it is connected over a network.
+	// Moves says that the worker knows other dispatchers. Both are read together with a Fingerprint.
+	Remote, Moves bool
 	// Offers are the executions that the worker continues from an earlier session.
 	// Only the first events of a session have Offers. The Core answers an accepted
 	// offer with Resume and sends nothing for a declined one. Welcome follows after
@@ -60,7 +63,7 @@ func (o *ResumeOffer) Outdated(other contract.Fingerprint) bool {
 
 // Unregistered reports the end of a session, because its worker died or
 // disconnected. All its slots are removed, whatever their state (article 1,
-// "unregister").
+// "unregister"). A remote worker may continue its jobs, unless it said goodbye.
 type Unregistered struct {
 	Session dispatcherd.SessionID
 }
@@ -71,6 +74,7 @@ type Unregistered struct {
 type Withdrew struct {
 	Session dispatcherd.SessionID
 	Numbers []int32 // the worker's own slot numbers
+	Goodbye bool    // without Numbers: the worker continues no job when the session has ended
 }
 
 // Released reports that jobs of a worker have ended. It frees their slots.
@@ -243,6 +247,12 @@ type Interrupted struct{}
 // Core accepts results until the session of a job ends. Afterwards it does not
 // change the row of the job. Requests have no row, so they are answered at once.
 type HandedOver struct{}
+
+// SentAway says whether an operator drains this dispatcher. Then it accepts no new sessions, and tells the
+// workers that know other dispatchers to go there with their jobs. The others stay and get jobs as before.
+type SentAway struct {
+	On bool
+}
 
 // Tick reports that time has passed; see Core.NextWake.
 type Tick struct{}

@@ -30,6 +30,12 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.delivery.Fence, len(j.delivery.Payload)+len(f.Result)
 	f.Placement, f.Log = c.placement(j, f.Outcome), j.row.log
 	j.delivery.Payload = nil
+	if o := c.retaking(j.id); o != nil {
+		end := f // otherwise each end would be allocated
+		o.end = &end
+		c.ends.unrecorded++
+		return
+	}
 	c.ends.add(f)
 }
 
@@ -185,7 +191,9 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 		}
 		c.ends.unrecorded--
 		c.ends.held.forget(f.ID)
-		if isStale && r.Again {
+		if !isStale {
+			c.countCrash(f.Outcome)
+		} else if r.Again {
 			c.ends.late.add(f, c.now)
 		}
 		c.recorded(f, isStale)

@@ -99,7 +99,7 @@ func (c *Core) act(j *job, do actions) {
 	case doArmGrace:
 		c.arm(j, c.now.After(c.cfg.CancelGrace))
 	case doArmResume:
-		c.arm(j, c.now.After(c.cfg.Resume))
+		c.armResume(j)
 	case doReleaseRow:
 		c.releaseRow(j)
 	case doForget:
@@ -175,9 +175,12 @@ func (j *job) keepTimeout() {
 	}
 }
 
-// restoreTimeout makes the stored instant the deadline again.
+// restoreTimeout makes the stored instant the deadline again. A request has its own deadline.
 func (c *Core) restoreTimeout(j *job) {
 	c.disarm(j)
+	if j.mode == dispatcherd.OnDemand {
+		c.watch(j)
+	}
 	if j.row.timeoutAt != 0 {
 		c.arm(j, j.row.timeoutAt)
 		j.row.timeoutAt = 0

@@ -12,6 +12,7 @@ const (
 
 	stateWaiting   // in its request queue
 	stateServing   // sent to a worker; holds a slot
+	stateParted    // serving without a session; may be resumed within Config.RemoteResume
 	stateAbandoned // the caller was answered or disconnected; the worker was told to stop
 
 	// States of queued jobs whose row is not known to belong to this dispatcher.
@@ -79,7 +80,7 @@ const (
 	doSendJob                            // effect Send
 	doSendCancel                         // effect Cancel
 	doArmGrace                           // the worker has Config.CancelGrace to stop
-	doArmResume                          // the worker has Config.Resume to reconnect
+	doArmResume                          // the worker has the time of armResume to reconnect
 	doReleaseRow                         // the row becomes pending again, or cancelled
 	doForget                             // the job is not in hand any more
 )
@@ -105,7 +106,13 @@ var transitions = [stateCount][eventCount]transition{
 		onRequeue: {stateWaiting, doFreeSlot | doDisarm},
 		onAnswer:  {stateNotInHand, doFreeSlot | doForget},
 		onStop:    {stateAbandoned, doSendCancel | doArmGrace},
+		onDetach:  {stateParted, doArmResume},
 		onResume:  {stateServing, 0},
+	},
+	stateParted: {
+		onRequeue: {stateWaiting, doDisarm},
+		onAnswer:  {stateNotInHand, doForget},
+		onResume:  {stateServing, doRestoreTimeout},
 	},
 	stateAbandoned: {
 		onAnswer: {stateNotInHand, doFreeSlot | doForget},
@@ -197,17 +204,19 @@ func (s jobState) claimPending() bool { return s >= stateReserved && s <= stateU
 
 // executing reports whether a worker executes the job or may execute it.
 func (s jobState) executing() bool {
-	return s == stateServing || s == stateAbandoned || s >= stateRunning && s <= stateDetachedStopping
+	return s >= stateServing && s <= stateAbandoned || s >= stateRunning && s <= stateDetachedStopping
 }
 
 // reservesSlot reports whether a slot is reserved for the job.
 func (s jobState) reservesSlot() bool { return s == stateReserved || s == stateClaiming }
 
 // isDetached reports whether the job runs without a session.
-func (s jobState) isDetached() bool { return s == stateDetached || s == stateDetachedStopping }
+func (s jobState) isDetached() bool {
+	return s == stateDetached || s == stateDetachedStopping || s == stateParted
+}
 
 var stateNames = [stateCount]string{
-	stateNotInHand: "not in hand", stateWaiting: "waiting", stateServing: "serving", stateAbandoned: "abandoned",
+	stateNotInHand: "not in hand", stateWaiting: "waiting", stateServing: "serving", stateParted: "parted", stateAbandoned: "abandoned",
 	stateReserved: "reserved", stateClaiming: "claiming", stateSlotless: "slotless",
 	statePreempted: "preempted", stateUnresolved: "unresolved", stateUnassigned: "unassigned", stateRunning: "running",
 	stateRevoked: "revoked", stateStopping: "stopping", stateDetached: "detached", stateDetachedStopping: "detached stopping",

@@ -16,6 +16,7 @@ import (
 var stateSetups = map[jobState]string{
 	stateWaiting:    "request call type=pdf wait=yes",
 	stateServing:    "register worker=ann types=(pdf); request call type=pdf",
+	stateParted:     "register worker=ann types=(pdf) remote=yes; request call type=pdf; kill ann",
 	stateAbandoned:  "register worker=ann types=(pdf); request call type=pdf; abandon call",
 	stateReserved:   "register worker=ann types=(pdf) slots=2; hold claim; insert first; run; insert letter; run",
 	stateClaiming:   "register worker=ann types=(pdf); hold claim; insert letter; run",
@@ -41,7 +42,11 @@ waiting           answer     not in hand
 serving           requeue    waiting           frees
 serving           answer     not in hand       frees
 serving           stop       abandoned         cancel
+serving           detach     parted
 serving           resume     serving
+parted            requeue    waiting
+parted            answer     not in hand
+parted            resume     serving
 abandoned         answer     not in hand       frees
 abandoned         resume     abandoned         cancel
 reserved          claim      claiming

@@ -16,7 +16,7 @@ func (ev Registered) apply(c *Core) {
 		c.sessions[ev.Session] = s
 	}
 	if ev.Fingerprint != 0 {
-		s.fingerprint, s.notResumable = ev.Fingerprint, ev.NotResumable
+		s.fingerprint, s.notResumable, s.remote, s.moves = ev.Fingerprint, ev.NotResumable, ev.Remote, ev.Moves
 	}
 	if reason := c.roomFor(s, ev.Slots, 0); reason != "" {
 		c.rejectSession(s, &effect.RejectSlots{Session: s.id, Reason: reason})
@@ -24,8 +24,8 @@ func (ev Registered) apply(c *Core) {
 	}
 	c.register(s, ev.Slots)
 	decided := c.considerOffers(s, ev.Offers, ev.MoreOffers)
-	if c.draining && decided {
-		c.emit(&effect.GoAway{Session: s.id})
+	if decided && (c.draining || c.sentAway && s.moves && !s.away) {
+		c.goAway(s)
 	}
 }
 
@@ -211,11 +211,15 @@ func (ev Withdrew) apply(c *Core) {
 	if s == nil {
 		return
 	}
-	if len(ev.Numbers) == 0 {
-		s.draining = true
-	}
-	numbers := make(map[int32]struct{}, len(ev.Numbers))
-	for _, n := range ev.Numbers {
+	s.goodbye = s.goodbye || ev.Goodbye
+	c.withdraw(s, ev.Numbers)
+}
+
+// withdraw removes slots of a session; all of them, and those that come later, if no numbers are given.
+func (c *Core) withdraw(s *session, named []int32) {
+	s.draining = s.draining || len(named) == 0
+	numbers := make(map[int32]struct{}, len(named))
+	for _, n := range named {
 		numbers[n] = struct{}{}
 	}
 	for _, ref := range s.slots {

@@ -25,6 +25,8 @@ func (ev Abandoned) apply(c *Core) {
 		c.move(j, onAnswer)
 	case stateServing:
 		c.tellToStop(j, hungUp)
+	case stateParted: // its worker is not told to resume it
+		c.move(j, onAnswer)
 	}
 }
 
@@ -68,6 +70,12 @@ func (c *Core) overdue(j *job) {
 		c.tellToStop(j, timedOut) // a failure that the worker reports afterwards does not count as permanent
 	case stateStopping, stateAbandoned:
 		c.hangUp(j)
+	case stateParted:
+		if c.pastDeadline(j) {
+			c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
+			return
+		}
+		c.notResumed(j)
 	case stateDetached, stateDetachedStopping:
 		c.notResumed(j)
 	}
@@ -75,7 +83,8 @@ func (c *Core) overdue(j *job) {
 
 // hangUp ends the session of a worker that ignored a cancel. The outcome of the job
 // follows from its stopReason. The other jobs of the session are detached, or
-// released if the worker cannot resume them.
+// released if the worker cannot resume them. The job of a remote worker ends when
+// the worker can no longer execute it.
 func (c *Core) hangUp(j *job) {
 	s := c.sessions[j.sentTo]
 	if s == nil {
@@ -86,7 +95,11 @@ func (c *Core) hangUp(j *job) {
 		Session: s.id, Job: j.id, Attempt: j.attempt,
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
-	c.detachAll(s, j)
+	if s.remote { // the worker may not have received the cancel
+		c.detachAll(s, nil)
+	} else {
+		c.detachAll(s, j)
+	}
 	if j.state == stateStopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
 		c.end(j, c.outcome(j, &Result{Error: reason}))

@@ -96,11 +96,12 @@ type RejectSlots struct {
 	Reason  string
 }
 
-// GoAway informs a worker that the dispatcher is about to stop.
+// GoAway tells a worker to leave this dispatcher.
 type GoAway struct {
 	effect
 
 	Session dispatcherd.SessionID
+	Reason  string
 }
 
 // HangUp ends a session whose worker ignored a cancel. The Core has forgotten the
