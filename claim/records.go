@@ -19,13 +19,14 @@ import (
 type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
+	late    map[dispatcherd.JobID]int64 // job → token of a renewal that did not take its row, of which a copy may still arrive
 	over    []int64                     // tokens whose row can be removed
 	asked   map[int64]bool              // tokens without an answer → an outcome is unknown
 }
 
 // NewRecords returns Records without claims.
 func NewRecords() Records {
-	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}, asked: map[int64]bool{}}
+	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}, asked: map[int64]bool{}, late: map[dispatcherd.JobID]int64{}}
 }
 
 // Ask records that a claim or an adoption is sent.
@@ -54,7 +55,8 @@ func (r *Records) Holds(id dispatcherd.JobID, token int64) bool {
 		return true
 	}
 	of, runs := r.of[id]
-	return runs && of == token
+	late, renewed := r.late[id]
+	return runs && (of == token || renewed && late == token)
 }
 
 // Unknown returns the tokens without a running job whose claim or adoption was answered.
@@ -92,9 +94,15 @@ func (r *Records) add(token int64, id dispatcherd.JobID) {
 }
 
 // AddAdopted records the jobs that an adoption took. A renewed offer is about a job
-// that already ran here. If that job has ended meanwhile, it is not added again.
+// that already ran here. If that job has ended meanwhile, it is not added again. If its
+// row was locked, a copy of the statement whose answer was lost may still take the row.
 func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
 	won := make([]contract.Won, 0, len(taken))
+	for i := range asked {
+		if _, runs := r.of[asked[i].ID]; runs && asked[i].Renewal && r.asked[token] {
+			r.late[asked[i].ID] = token
+		}
+	}
 	for i := range taken {
 		for len(asked) > 0 && asked[0].ID < taken[i].ID {
 			asked = asked[1:]
@@ -114,6 +122,7 @@ func (r *Records) Remove(id dispatcherd.JobID) {
 		return
 	}
 	delete(r.of, id)
+	delete(r.late, id)
 	r.running[token]--
 	if r.running[token] == 0 {
 		delete(r.running, token)

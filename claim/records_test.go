@@ -71,3 +71,19 @@ func TestRenewedOfferOfAnEndedJobHasNoRecord(t *testing.T) {
 	m.Remove(9)
 	require.Equal(t, []int64{1, 2}, m.over)
 }
+
+// The answer of a renewal was lost, and when it was repeated, the row was locked. The first copy may take the row later. The row is held:
+// this dispatcher runs the job under its former token.
+func TestRowThatALateRenewalTakesIsHeld(t *testing.T) {
+	t.Parallel()
+	m := NewRecords()
+	m.Add(1, []contract.Won{{ID: 7}})
+	m.Ask(2)
+	m.Fail(2, contract.Unknown)
+	m.AddAdopted(2, []contract.ResumeOffer{{ID: 7, Renewal: true}, {ID: 8}}, nil)
+	require.True(t, m.Holds(7, 2))
+	require.True(t, m.Holds(7, 1))
+	require.False(t, m.Holds(8, 2), "the worker was told to stop it")
+	m.Remove(7)
+	require.False(t, m.Holds(7, 2))
+}
