@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,8 +24,9 @@ type client struct {
 	welcome Welcome
 	decoder *Decoder[DispatcherFrame]
 	batch   []DispatcherFrame
-	fatal   *Error        // Receive returns it after the batch: a fatal error frame, or an error about a frame of the dispatcher
-	written chan struct{} // closed when the writer has ended
+	fatal   *Error                    // Receive returns it after the batch: a fatal error frame, or an error about a frame of the dispatcher
+	written chan struct{}             // closed when the writer has ended
+	until   atomic.Pointer[time.Time] // of a remote worker: when its executions must have ended; see Conn.Keep
 }
 
 // start sends the hello, waits for the welcome at most until ctx is done, and starts
@@ -41,6 +43,7 @@ func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
 		return errors.Join(err, ignoreClosed(conn.Close()))
 	}
 	limits := c.welcome.Limits
+	c.pinged = time.Now()
 	c.in.max, c.heartbeat, c.timeout = limits.MaxFrame, limits.Heartbeat, limits.Timeout
 	c.out = newOutbox(conn, clientOutbox, limits.Timeout, func(int, int) {})
 	c.out.session = c.Session()
@@ -59,6 +62,7 @@ func (c *client) handshake(hello frame) error {
 	if err := c.conn.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return err
 	}
+	begun := time.Now()
 	_, sent := c.conn.Write(Append(nil, hello)) // after a write error a refusal may still be readable
 	line, err := c.in.wait()
 	if err != nil {
@@ -72,12 +76,23 @@ func (c *client) handshake(hello frame) error {
 	case *Welcome:
 		c.welcome = *f
 		c.welcome.Limits.setDefaults()
+		c.until.Store(&begun)
+		c.granted(begun, f.Limits.Resume)
 		c.decoder.codec.session = f.Session
 		return c.conn.SetDeadline(time.Time{})
 	case *Error:
 		return f
 	}
 	return fmt.Errorf("waiting for the welcome: the dispatcher sent %T", f)
+}
+
+// granted notes that executions may continue for a time after a frame was sent, which the dispatcher
+// has answered. The dispatcher waits for at least this time after the end of the session before it gives
+// their jobs to others. A fifth is left for executions to end.
+func (c *client) granted(sent time.Time, keep time.Duration) {
+	if until := sent.Add(keep / 5 * 4); until.After(*c.until.Load()) {
+		c.until.Store(&until)
+	}
 }
 
 // setDefaults sets the parameters that the dispatcher left out.
@@ -133,7 +148,13 @@ func (c *client) take(line []byte) *Error {
 	case *Ping:
 		_ = c.out.put(pong)
 		return nil
-	case *Pong, *Welcome:
+	case *Pong:
+		if len(c.asked) > 0 { // pings are answered in their order
+			c.granted(c.asked[0], f.Keep)
+			c.asked = c.asked[1:]
+		}
+		return nil
+	case *Welcome:
 		return nil
 	case *Error:
 		if f.Fatal {

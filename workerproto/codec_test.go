@@ -17,7 +17,7 @@ var someExecution = Execution{Job: 42, Attempt: 3, Session: "9f86d081884c7d659a2
 func everyWorkerFrame() []WorkerFrame {
 	x := someExecution
 	return []WorkerFrame{
-		&Hello{Resumes: true, MinVersion: 1, MaxVersion: 2, Worker: "wörker \"1\"", Slots: []Slot{{0, []string{"a"}}, {7, []string{"a", "b"}}},
+		&Hello{Resumes: true, Moves: true, MinVersion: 1, MaxVersion: 2, Worker: "wörker \"1\"", Slots: []Slot{{0, []string{"a"}}, {7, []string{"a", "b"}}},
 			Running: []Running{{Execution: x, Slot: Slot{3, []string{"c"}}, Generation: 2}}},
 		&SlotAdd{Slots: []Slot{{1, []string{"excel", "pdf"}}}},
 		&SlotRemove{Slots: []int32{1, 2}},
@@ -30,7 +30,7 @@ func everyWorkerFrame() []WorkerFrame {
 		&Partial{Execution: x, Data: []byte(`"chunk"`)},
 		&Log{Execution: x, Level: LevelWarn, Message: "日本"},
 		&Spawn{Execution: x, Request: 7, Detached: true, Jobs: []byte(`[{"type":"pdf","payload":{"page":1}}]`)},
-		&Drain{}, &Ping{}, &Pong{},
+		&Drain{}, &Goodbye{}, &Ping{}, &Pong{},
 	}
 }
 
@@ -54,6 +54,7 @@ func everyDispatcherFrame() []DispatcherFrame {
 		&Stale{Execution: x},
 		&Spawned{Execution: x, Request: 7, IDs: []dispatcherd.JobID{43, 1 << 40}},
 		&Spawned{Execution: x, Request: 8, Rule: dispatcherd.RuleParentIsRunning, Error: "attempt 3 of job 42 has ended"},
+		&Pong{Keep: time.Second},
 		&GoAway{Reason: "stops", Grace: 30 * time.Second},
 		&Error{Code: WrongSession, Message: "no", Job: 42},
 		&Error{Code: NotHello, Message: "no", Fatal: true},

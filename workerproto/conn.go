@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 )
 
 // Conn is the worker's end of a session. SDKs such as package worker use it.
@@ -51,11 +52,25 @@ func Connect(ctx context.Context, conn net.Conn, hello *Hello) (*Conn, error) {
 		hello.MinVersion, hello.MaxVersion = MinVersion, MaxVersion
 	}
 	c := &Conn{}
+	c.asks = remote(conn)
 	c.decoder = NewDispatcherDecoder(false)
 	if err := c.start(ctx, conn, hello); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Remote reports whether the end of the connection does not prove the end of the dispatcher.
+func (c *Conn) Remote() bool { return c.asks }
+
+// Keep returns how long executions of this session may continue if the connection ends now. Over a network
+// the time runs all along: the dispatcher extends it when it answers a ping. The worker must have ended its
+// executions when it is over, even while the connection seems to be open. It is measured with the monotonic clock.
+func (c *Conn) Keep() time.Duration {
+	if !c.asks {
+		return c.welcome.Limits.Resume
+	}
+	return time.Until(*c.until.Load())
 }
 
 // Send queues a frame and waits while the outbox is full. It returns false if the

@@ -42,7 +42,8 @@ type frames[F frame] map[string]reflect.Type
 
 var (
 	workerFrames = framesOf[WorkerFrame](
-		&Done{}, &Fail{}, &Progress{}, &Partial{}, &Log{}, &Spawn{}, &Release{}, &Hello{}, &SlotAdd{}, &SlotRemove{}, &Drain{}, ping, pong,
+		&Done{}, &Fail{}, &Progress{}, &Partial{}, &Log{}, &Spawn{}, &Release{}, &Hello{}, &SlotAdd{}, &SlotRemove{}, &Drain{},
+		&Goodbye{}, ping, pong,
 	)
 	callerFrames   = framesOf[CallerFrame](&Request{}, &CancelRequest{}, &CallerHello{}, ping, pong)
 	framesToWorker = framesOf[DispatcherFrame](&Job{}, &Cancel{}, &Stale{}, &Spawned{}, &Welcome{}, &GoAway{}, &Error{}, ping, pong)

@@ -91,7 +91,7 @@ func TestDocumentStatesTheDefaults(t *testing.T) {
 	require.Equal(t, 1024, l.Outbox)
 	require.Contains(t, text, "at most 1,024 frames and two for each slot")
 	require.Contains(t, text, `"max_frame":1048576,"heartbeat_ms":5000,"timeout_ms":15000,"max_slots":10000,"max_types":4096`)
-	require.Equal(t, Parameters{MaxFrame: 1048576, Heartbeat: 5e9, Timeout: 15e9, MaxSlots: 10000, MaxTypes: 4096}, l.parameters())
+	require.Equal(t, Parameters{MaxFrame: 1048576, Heartbeat: 5e9, Timeout: 15e9, MaxSlots: 10000, MaxTypes: 4096}, l.parameters(false))
 	require.Equal(t, 4096, l.MaxRequests)
 	require.Contains(t, text, "`max_requests` of the welcome (4,096)")
 	require.Equal(t, int64(31622400000), maxDelay.Milliseconds())

@@ -17,6 +17,9 @@ type Hello struct {
 	// session ends. If Resumes is false and Running is empty, the dispatcher retries the
 	// jobs of the session at once when the session ends.
 	Resumes bool
+	// Moves says that the worker knows several dispatchers. After a GoAway it connects to another one and
+	// offers its executions there.
+	Moves bool
 	// Process identifies the process of the worker in all its connections, so that a run of a
 	// startup-worker schedule is not repeated after it reconnects. It should be random. Without it
 	// each connection counts as a new process, unless it resumes executions.
@@ -42,6 +45,7 @@ func (m *Hello) members(c *codec) {
 	list(c, "slots", &m.Slots, noSlot, listed[Slot], always)
 	list(c, "running", &m.Running, Running{Slot: noSlot}, listed[Running], optional)
 	c.boolean("resumes", &m.Resumes, false, optional)
+	c.boolean("moves", &m.Moves, false, optional)
 	symbol(c, "process", &m.Process, maxNonce, optional)
 	symbol(c, "token", &m.Token, maxBearer, optional)
 }

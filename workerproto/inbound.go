@@ -50,7 +50,7 @@ func (s *session[F]) take(line []byte) *Error {
 	}
 	switch any(f).(type) {
 	case *Ping:
-		s.send(pong)
+		s.send(s.pong())
 	case *Pong:
 	default:
 		s.batch = append(s.batch, f)

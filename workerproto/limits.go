@@ -31,7 +31,11 @@ type Limits struct {
 	// Identify decides who a peer over TCP is: by the token of its hello, which may be "", and by the certificate of conn. If the peer may
 	// not connect, objection has the reason and the remedy. Before that, a connection over TCP does not count towards MaxConnections. If
 	// Identify is nil, each peer may connect. It is called from many goroutines at once.
-	Identify func(conn net.Conn, token string) (peer Peer, objection string)
+	Identify     func(conn net.Conn, token string) (peer Peer, objection string)
+	RemoteResume time.Duration // the same for remote workers, see remote; default 15 s
+	// Trust returns how much longer the dispatcher can prove its lease. Executions of remote workers may
+	// continue no longer. If Trust is nil, it can prove it for any time. It is called from many goroutines at once.
+	Trust func() time.Duration
 	// Permit decides whether a peer may serve a type. It returns "" if so. Otherwise it
 	// returns a text for the worker with the reason and the remedy. It is called for
 	// every type of every announced slot, from many goroutines at once. If Permit is
@@ -61,6 +65,7 @@ func (l Limits) WithDefaults() Limits {
 	setDefault(&l.HeartbeatInterval, 5*time.Second)
 	setDefault(&l.HeartbeatTimeout, 3*l.HeartbeatInterval)
 	l.HeartbeatTimeout = max(l.HeartbeatTimeout, 2*l.HeartbeatInterval)
+	setDefault(&l.RemoteResume, 15*time.Second)
 	return l
 }
 
@@ -70,17 +75,30 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// parameters returns the limits for the welcome of a worker.
-func (l Limits) parameters() Parameters {
-	return Parameters{
+// keep returns how long the executions of a remote worker may continue from now.
+func (l *Limits) keep() time.Duration {
+	if l.Trust == nil {
+		return l.RemoteResume
+	}
+	return max(0, min(l.RemoteResume, l.Trust()))
+}
+
+// parameters returns the limits for the welcome of a worker. A remote worker notices the silence of
+// its dispatcher early enough to offer its executions to another one before they must stop.
+func (l *Limits) parameters(remote bool) Parameters {
+	p := Parameters{
 		MaxFrame: l.MaxFrame, Heartbeat: l.HeartbeatInterval, Timeout: l.HeartbeatTimeout,
 		MaxSlots: l.MaxSlots, MaxTypes: l.MaxTypesPerSlot, Resume: l.Resume,
 	}
+	if remote {
+		p.Heartbeat, p.Timeout, p.Resume = min(p.Heartbeat, l.RemoteResume/5), min(p.Timeout, 2*l.RemoteResume/5), l.keep()
+	}
+	return p
 }
 
 // callerParameters returns the limits for the welcome of a caller.
-func (l Limits) callerParameters() Parameters {
-	p := l.parameters()
+func (l *Limits) callerParameters() Parameters {
+	p := l.parameters(false)
 	p.MaxRequests = l.MaxRequests
 	return p
 }

@@ -30,6 +30,7 @@ type serverConn struct {
 	user    string        // of the peer
 	guest   bool          // the peer has not proved who it is
 	enter   func() *Error // counts the connection for the user
+	remote  bool          // see the function remote
 	counted bool          // guarded by the mutex of the server
 	limits  Limits
 	obs     Observer
@@ -42,9 +43,9 @@ type serverConn struct {
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 	c := &serverConn{nonce: newNonce(), peer: PeerOf(conn), limits: limits, obs: obs}
-	c.conn, c.user = conn, c.peer.User()
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok && limits.Identify != nil {
-		c.guest, c.user = true, "address "+tcp.IP.String()
+	c.conn, c.user, c.remote = conn, c.peer.User(), remote(conn)
+	if c.remote && limits.Identify != nil {
+		c.guest, c.user = true, "address "+c.peer.Address
 	}
 	c.in = lines{conn: conn, max: limits.MaxFrame, large: func() func() {
 		leave, _ := LargeFrames.Enter(context.Background(), c.user) // without a deadline it does not fail
@@ -89,6 +90,17 @@ func (c *serverConn) identify(token *string) *Error {
 
 // tlsRecord is the first byte of a TLS handshake.
 const tlsRecord = 0x16
+
+// Remote reports whether the end of the connection does not prove the end of its peer.
+func (c *serverConn) Remote() bool { return c.remote }
+
+// pong returns the answer to a ping.
+func (c *serverConn) pong() *Pong {
+	if !c.remote {
+		return pong
+	}
+	return &Pong{Keep: c.limits.keep()}
+}
 
 // firstLine waits for one complete line, at most for HelloTimeout.
 func (c *serverConn) firstLine() ([]byte, error) {

@@ -84,7 +84,7 @@ func (s *Session) hello(f WorkerFrame) error {
 		return fault
 	}
 	s.worker, s.opening = hello.Worker, hello
-	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters()}
+	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(s.remote)}
 	s.send(w)
 	s.out.grow(s.room() + 2*len(hello.Running))
 	if err := s.handler.Open(s, hello); err != nil {

@@ -55,7 +55,7 @@ func (m *sessionState) accept(f WorkerFrame) *Error {
 		return m.slotAdd(f)
 	case *SlotRemove:
 		return m.slotRemove(f)
-	case *Drain:
+	case *Drain, *Goodbye:
 		m.phase = draining
 	case named:
 		if e := f.execution(); e.Session != m.nonce {

@@ -15,6 +15,19 @@ type transport struct {
 	out       *outbox
 	heartbeat time.Duration // silence of the peer after which a ping is sent
 	timeout   time.Duration // silence after which the peer counts as dead
+
+	// A remote worker also sends pings while frames arrive, because their answers say how long its
+	// executions may continue.
+	asks   bool
+	asked  []time.Time // when the pings without an answer were sent
+	pinged time.Time
+}
+
+// remote reports whether a connection may end although both peers live, and may stay open although one is
+// gone. This is the case for all connections over a network. The end of a Unix connection proves that the peer has closed it.
+func remote(conn net.Conn) bool {
+	_, network := conn.RemoteAddr().(*net.TCPAddr)
+	return network
 }
 
 // All connections share these frames, because they have no content.
@@ -32,8 +45,14 @@ var (
 // because the bytes that the peer sent meanwhile are not yet read.
 func (t *transport) read() error {
 	heard := time.Now()
-	for pinged := heard; ; {
-		until := pinged.Add(t.heartbeat)
+	if !t.asks {
+		t.pinged = heard
+	}
+	for {
+		until := t.pinged.Add(t.heartbeat)
+		if until.Before(heard) {
+			until = heard
+		}
 		if end := heard.Add(t.timeout); until.After(end) {
 			until = end
 		}
@@ -47,7 +66,9 @@ func (t *transport) read() error {
 		if silent := now.Sub(heard); silent >= t.timeout {
 			return Complain(HeartbeatTimeout, "nothing heard for %v", silent)
 		}
-		pinged = now
+		if t.pinged = now; t.asks {
+			t.asked = append(t.asked, now)
+		}
 		t.in.shrink()
 		_ = t.out.put(ping) // a full outbox needs no ping: the peer gets other frames, or a write times out
 	}

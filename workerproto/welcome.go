@@ -35,7 +35,9 @@ type Parameters struct {
 	MaxSlots    int           // slots of one session
 	MaxTypes    int           // types of one slot
 	MaxRequests int           // open requests of a caller's session; 0 in the welcome of a worker
-	Resume      time.Duration // how long executions may continue without a connection; 0 = not at all
+	// How long executions may continue without a connection; 0 = not at all. For a remote worker the time
+	// begins when the worker sends the hello, and each Pong extends it.
+	Resume time.Duration
 }
 
 func (m *Welcome) members(c *codec) {
