@@ -126,7 +126,7 @@ func (f *serveFlags) config() (daemon.Config, error) {
 		}
 	}
 	cfg.Core.Seed = daemon.NewSeed()
-	cfg.Core.Resume = cfg.Workers.Resume
+	cfg.Core.Resume, cfg.Core.RemoteResume = cfg.Workers.Resume, cfg.Workers.RemoteResume
 	cfg.Heartbeat = shell.Interval(cfg.Lease)
 	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
 	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)

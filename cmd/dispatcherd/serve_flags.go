@@ -91,6 +91,8 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.Grace, "grace", "0s", cli.Longest, "time for running jobs to end when the dispatcher stops")
 	cli.Number(flags, &f.cfg.Workers.Resume, "resume", "0s", cli.LongestWait,
 		"time for which jobs of workers without a dispatcher continue; 0 = none")
+	cli.Number(flags, &f.cfg.Workers.RemoteResume, "remote-resume", "1s", cli.Longest,
+		"time after which a remote worker without connection counts as dead; it stops its jobs before")
 	cli.Number(flags, &c.ReconnectGrace, "reconnect-grace", "1ms", cli.LongestWait,
 		"time for the last worker of a type to reconnect before on-demand requests of the type are rejected")
 	cli.InGroup(flags, "Policy")

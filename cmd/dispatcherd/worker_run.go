@@ -37,13 +37,14 @@ ends these. As process 1 of a container, the worker also reaps the processes tha
 type workerRun struct {
 	types, env               []string
 	socket, name, dispatcher string
+	order                    string // of the dispatchers
 	proofs                   workerproto.Credentials
 	slots                    int
 	grace                    time.Duration
 }
 
 func (a *app) workerRunCommand() *cobra.Command {
-	o := workerRun{slots: 1, grace: 30 * time.Second}
+	o := workerRun{slots: 1, grace: 30 * time.Second, order: "listed"}
 	cmd := &cobra.Command{
 		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Run a program once for each job", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
@@ -93,6 +94,8 @@ func (a *app) workerRunCommand() *cobra.Command {
 	a.WorkerSocketFlag(flags, &o.socket)
 	flags.StringVar(&o.dispatcher, "dispatcher", "",
 		"addresses of dispatchers instead of --worker-socket: tls://host:port, tcp://127.0.0.1:port or unix:///path, separated by commas")
+	flags.Var(cli.OneOf(&o.order, "listed", "random"), "dispatcher-order",
+		"listed: all workers use the first dispatcher, the next one stands by; random: they are spread over the dispatchers")
 	cli.ProofFlags(flags, &o.proofs)
 	cli.Number(flags, &o.grace, "worker-grace", "0s", cli.Longest, "time for running programs to end when the worker stops")
 	return cmd
@@ -102,7 +105,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 func (a *app) newWorker(ctx context.Context, o *workerRun, find func() string) *worker.Worker {
 	said := "" // why there is no connection
 	return worker.New(worker.Options{
-		FindSocket: find, Dispatcher: o.dispatcher, Credentials: o.proofs,
+		FindSocket: find, Dispatcher: o.dispatcher, Credentials: o.proofs, RandomOrder: o.order == "random",
 		Name: o.name, Grace: max(o.grace, 1), // 0 would select the default
 		Connected: func(hello workerproto.Welcome) {
 			said = ""

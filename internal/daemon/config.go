@@ -63,6 +63,14 @@ type Config struct {
 	Reload         <-chan os.Signal // each signal reloads tokens and certificates
 }
 
+// remoteHold is how long the jobs of remote workers must wait before they run elsewhere; 0 = there are none.
+func (c *Config) remoteHold() time.Duration {
+	if c.WorkerListen == "" {
+		return 0
+	}
+	return c.Workers.RemoteResume
+}
+
 // NewSeed returns a random seed for tokens and jitter.
 func NewSeed() [2]uint64 { return [2]uint64{rand.Uint64(), rand.Uint64()} }
 

@@ -215,6 +215,7 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
 	d.cfg.Workers.Permit, d.cfg.Workers.Identify = d.permit, d.identifyWorker
+	d.cfg.Workers.Trust = func() time.Duration { return with(lease, (*shell.Lease).Left) }
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
 	d.workers.keepLogs = d.cfg.KeepLogs
@@ -392,7 +393,7 @@ func (d *Daemon) stop() error {
 		zap.Int("unended_jobs", unended),
 		zap.String("second_signal", "ends the dispatcher at once"),
 	)
-	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0}
+	stages := &shell.Stop{Grace: d.cfg.Grace, Settle: lastStatements, Resume: d.cfg.Workers.Resume > 0 || d.cfg.remoteHold() > 0}
 	d.loop.Order(stages.Begin(d.heartbeats.lease.now()))
 	d.await(stages, shell.Settling)
 	d.api.rows.Release()
@@ -434,7 +435,7 @@ func (d *Daemon) leave(handOver bool) (left int, err error) {
 	defer cancel()
 	for range shell.Departures {
 		if handOver {
-			err = d.store.HandOver(ctx, d.cfg.Workers.Resume)
+			err = d.store.HandOver(ctx, max(d.cfg.Workers.Resume, d.cfg.remoteHold()))
 		} else {
 			left, err = d.store.Leave(ctx)
 		}

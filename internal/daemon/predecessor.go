@@ -74,7 +74,7 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	}
 	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
 		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name},
-			min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold))
+			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), d.cfg.remoteHold()))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
 		}

@@ -36,10 +36,18 @@ type pendingResume struct {
 	done    chan struct{}
 }
 
-// fingerprintOf returns the session fingerprint of a nonce. The fingerprint proves that
-// a worker knows the nonce. It does not reveal the nonce to readers of the table.
-func fingerprintOf(nonce string) contract.Fingerprint {
-	sum := sha256.Sum256([]byte(nonce))
+// fingerprintOf returns the session fingerprint of a nonce that a session has or names. The fingerprint proves
+// that a worker knows the nonce, and that a remote worker has the same token or certificate as in the session of the nonce. So
+// what one remote worker learns is of no use to a worker with another name. It does not reveal the nonce to readers of the table.
+func fingerprintOf(s *workerproto.Session, nonce string) contract.Fingerprint {
+	if s.Remote() {
+		nonce += "\n" + s.Peer().User()
+	}
+	return digest(nonce)
+}
+
+func digest(text string) contract.Fingerprint {
+	sum := sha256.Sum256([]byte(text))
 	return contract.Fingerprint(binary.BigEndian.Uint64(sum[:8]))
 }
 
@@ -53,7 +61,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, runni
 	numbered := w.number(slots)
 	for i := range running {
 		r := &running[i]
-		from := fingerprintOf(r.Session)
+		from := fingerprintOf(s, r.Session)
 		mode := dispatcherd.Queued
 		if r.Job < 0 { // docs/reference/protocol.md: the id of a request is negative
 			mode = dispatcherd.OnDemand
@@ -132,7 +140,7 @@ func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
 	if u.connected == nil {
 		u.connected = map[dispatcherd.SessionID]string{}
 	}
-	u.connected[id], u.renewAt = occasionOf(fingerprintOf(h.Process)), time.Time{}
+	u.connected[id], u.renewAt = occasionOf(digest(h.Process)), time.Time{}
 }
 
 // renewing returns the service that tells retention which workers are connected, so that a worker gets no second run after its
@@ -202,7 +210,7 @@ func (u *startups) begin(
 		return started, free
 	}
 	if h.Process != "" {
-		f = fingerprintOf(h.Process)
+		f = digest(h.Process)
 	}
 	slots := map[int64]workerproto.Slot{} // by schedule
 	choose := func(candidates []claim.StartupJob) (ids []int64) {
@@ -217,7 +225,7 @@ func (u *startups) begin(
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resumeTimeout)
 	defer cancel()
-	jobs, decided, err := u.store.StartWorker(ctx, occasionOf(f), fingerprintOf(s.Nonce()), types, choose)
+	jobs, decided, err := u.store.StartWorker(ctx, occasionOf(f), fingerprintOf(s, s.Nonce()), types, choose)
 	if started.decided = decided; err != nil {
 		u.log.Warn("starting the runs of startup-worker schedules failed", zap.String("worker", h.Worker), zap.Error(err))
 		return started, h.Slots

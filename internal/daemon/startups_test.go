@@ -30,7 +30,7 @@ func TestTicksOfConnectedWorkersAreRenewed(t *testing.T) {
 	u.connect(1, &workerproto.Hello{Process: "a"})
 	u.connect(2, &workerproto.Hello{Process: "b"})
 	u.connect(3, &workerproto.Hello{})
-	a, b := occasionOf(fingerprintOf("a")), occasionOf(fingerprintOf("b"))
+	a, b := occasionOf(digest("a")), occasionOf(digest("b"))
 	both := []string{a, b}
 	slices.Sort(both)
 	require.Error(t, step())

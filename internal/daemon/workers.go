@@ -70,8 +70,10 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 		Worker:       h.Worker,
 		User:         s.Peer().User(),
 		Process:      processOf(s, h),
-		Fingerprint:  fingerprintOf(s.Nonce()),
+		Fingerprint:  fingerprintOf(s, s.Nonce()),
 		NotResumable: !h.Resumes && len(h.Running) == 0,
+		Remote:       s.Remote(),
+		Moves:        h.Moves,
 	}
 	started, free := w.startups.begin(s, h, ev.Fingerprint)
 	defer started.decided()
@@ -93,7 +95,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 
 // processOf identifies the process of a worker. Without an identity of its own, each connection counts as a process.
 func processOf(s *workerproto.Session, h *workerproto.Hello) string {
-	return strconv.FormatUint(uint64(fingerprintOf(cmp.Or(h.Process, s.Nonce()))), 16)
+	return strconv.FormatUint(uint64(digest(cmp.Or(h.Process, s.Nonce()))), 16)
 }
 
 // forget removes a session from the loop and then from w.
@@ -182,7 +184,7 @@ func execution(job dispatcherd.JobID, attempt dispatcherd.Attempt) workerproto.E
 func (w *workers) Tell(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.GoAway:
-		w.send(e.Session, &workerproto.GoAway{Reason: "the dispatcher is about to stop", Grace: w.grace})
+		w.send(e.Session, &workerproto.GoAway{Reason: e.Reason, Grace: w.grace})
 	case *effect.Cancel:
 		w.send(e.Session, &workerproto.Cancel{Execution: execution(e.Job, e.Attempt), Reason: e.Reason})
 	case *effect.Stale:

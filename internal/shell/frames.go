@@ -64,6 +64,8 @@ func Deliver(
 			}})
 		case *workerproto.Drain:
 			order(actor.Withdrew{Session: id})
+		case *workerproto.Goodbye:
+			order(actor.Withdrew{Session: id, Goodbye: true})
 		}
 	}
 	flush()

@@ -60,8 +60,11 @@ func NewLease(length, interval, timeout, joined time.Duration) Lease {
 func Interval(length time.Duration) time.Duration { return min(length/10, time.Second) }
 
 // Trusted reports whether the lease can be proved.
-func (l *Lease) Trusted(now time.Duration) bool {
-	return now-l.renewed < l.length-min(Margin, l.length/5)
+func (l *Lease) Trusted(now time.Duration) bool { return l.Left(now) > 0 }
+
+// Left returns how much longer the lease can be proved. It is negative if the lease cannot be proved.
+func (l *Lease) Left(now time.Duration) time.Duration {
+	return l.length - min(Margin, l.length/5) - (now - l.renewed)
 }
 
 // Guard returns Disowned, once for each loss, if the lease cannot be proved. Call Guard
