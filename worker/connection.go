@@ -13,7 +13,7 @@ import (
 func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true, Process: w.process}
+	h := &workerproto.Hello{Worker: w.opts.Name, Resumes: true, Process: w.process, Moves: w.moves()}
 	var offered []*execution
 	size := 0
 	slots := w.sortedLocked()
@@ -27,7 +27,6 @@ func (w *Worker) hello() (*workerproto.Hello, []*execution) {
 		sl.run.generation++
 		h.Running = append(h.Running, sl.run.offer())
 		offered = append(offered, sl.run)
-		sl.run.offered = true
 	}
 	for _, sl := range slots {
 		if sl.run != nil || sl.removed {
@@ -64,7 +63,6 @@ func (w *Worker) connected(c *workerproto.Conn, hello *workerproto.Hello, offere
 // the others, and sends what has changed since the hello.
 func (w *Worker) resumeAllLocked(hello *workerproto.Hello, offered []*execution, resumed map[workerproto.Resumed]bool) {
 	offered = slices.DeleteFunc(offered, func(e *execution) bool {
-		e.offered, e.expired = false, false
 		return !resumed[workerproto.Resumed{Job: e.job.ID, Attempt: e.job.Attempt}]
 	})
 	w.withdrawLocked(hello, offered) // before the reports, because these free the slots
@@ -110,12 +108,7 @@ func (w *Worker) disconnected(c *workerproto.Conn) {
 	w.endSpawnsLocked()
 	var keep time.Duration
 	if c != nil && !w.draining {
-		keep = c.Welcome().Limits.Resume
-	}
-	for _, sl := range w.sortedLocked() {
-		if c == nil && sl.run != nil && sl.run.offered {
-			sl.run.offerFailedLocked()
-		}
+		keep = c.Keep()
 	}
 	for _, sl := range w.sortedLocked() {
 		sl.announced = false

@@ -19,7 +19,7 @@ func (e *execution) offer() workerproto.Running {
 }
 
 // detachLocked is called when the connection is gone. The execution continues for keep.
-// If keep is 0, it is lost at once.
+// If keep is 0 or negative, it is lost at once.
 func (e *execution) detachLocked(keep time.Duration) {
 	e.conn = nil
 	if keep <= 0 {
@@ -30,7 +30,7 @@ func (e *execution) detachLocked(keep time.Duration) {
 		e.w.mu.Lock()
 		over := e.detached()
 		if over {
-			e.expireLocked()
+			e.loseLocked()
 		}
 		e.w.mu.Unlock()
 		if over {
@@ -39,29 +39,10 @@ func (e *execution) detachLocked(keep time.Duration) {
 	})
 }
 
-// expireLocked is called when the execution has been without a connection for too long.
-// If an offer is unanswered, the dispatcher may be resuming the execution, and would
-// then consider the slot busy. The worker must not announce this slot as free, so the
-// execution is not yet lost.
-func (e *execution) expireLocked() {
-	if e.offered {
-		e.expired = true
-		return
-	}
-	e.loseLocked()
-}
-
-// offerFailedLocked is called when the connection ended before the offer was answered.
-func (e *execution) offerFailedLocked() {
-	if e.offered = false; e.expired {
-		e.loseLocked()
-	}
-}
-
 // resumeLocked continues the execution on a new connection, whose dispatcher has
-// registered its slot as busy. The execution may have been lost meanwhile, for example
-// because the worker stops. resumeLocked then releases the job. Otherwise the
-// dispatcher would consider the job running as long as the connection lasts.
+// registered its slot as busy. The execution may have been lost meanwhile, because the
+// worker stops or because the answer came too late. resumeLocked then releases the job.
+// Otherwise the dispatcher would consider the job running as long as the connection lasts.
 func (e *execution) resumeLocked() {
 	c := e.w.conn
 	if e.lost {

@@ -26,6 +26,9 @@ func (w *Worker) drain() error {
 	c := w.conn
 	w.mu.Unlock()
 	if c != nil {
+		if c.Remote() && err == nil {
+			c.Queue(&workerproto.Goodbye{})
+		}
 		_ = c.Close() // first writes queued reports; makes the reader end
 	}
 	return err

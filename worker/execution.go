@@ -27,8 +27,6 @@ type execution struct {
 	conn       *workerproto.Conn       // session for reports; nil while detached
 	session    string                  // nonce of the session in which the execution began; proves that this worker got the job
 	generation int                     // number of resume offers so far
-	offered    bool                    // an offer is unanswered
-	expired    bool                    // expireLocked was called while an offer was unanswered
 	lost       bool                    // the worker has given it up; its report is not needed
 	report     workerproto.WorkerFrame // report that may have to be sent on the next connection; nil: none
 	sentIn     int                     // the period in which the report was sent
@@ -187,6 +185,9 @@ func (w *Worker) freeLocked(e *execution) {
 func (w *Worker) countEndLocked() {
 	if w.busy--; w.busy == 0 && w.draining {
 		w.closeIdleLocked()
+	}
+	if w.leaving != nil {
+		w.leaveIdleLocked()
 	}
 }
 

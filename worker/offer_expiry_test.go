@@ -12,11 +12,11 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// The time of a detached execution ends while the dispatcher resumes it. The
-// dispatcher considers the slot busy, so the execution must continue. If it were
-// lost, the worker would announce the slot again, and the dispatcher would reject
-// the frame.
-func TestExecutionThatExpiresWhileItIsResumedContinues(t *testing.T) {
+// The time of a detached execution ends while the dispatcher resumes it. Another
+// dispatcher may then give the job to another worker, so the execution must not
+// continue. The dispatcher considers the slot busy. So the worker removes the slot,
+// returns the job, and announces the slot when the handler has returned.
+func TestExecutionThatExpiresWhileItIsResumedIsReturned(t *testing.T) {
 	limits := workerproto.Limits{Resume: time.Minute}
 	d := startDispatcher(t, limits)
 	d.resume = true
@@ -35,15 +35,17 @@ func TestExecutionThatExpiresWhileItIsResumedContinues(t *testing.T) {
 	d.before = func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.slots[0].run.expireLocked()
+		w.slots[0].run.loseLocked()
 	}
 	d.shutDown()
 	d.ended()
 	d.start(limits)
 	s, hello := d.opened()
 	require.Len(t, hello.Running, 1)
+	require.Equal(t, []int32{0}, expect[*workerproto.SlotRemove](d).Slots)
+	require.EqualValues(t, 1, expect[*workerproto.Release](d).Job)
 	finish <- true
-	require.EqualValues(t, 1, expect[*workerproto.Done](d).Job)
+	require.Len(t, expect[*workerproto.SlotAdd](d).Slots, 1)
 	require.True(t, push(s, 2, 0, "x", `null`))
 	<-started
 	finish <- true
@@ -68,7 +70,7 @@ func TestExecutionThatExpiresWhileTheWorkerIsRefusedIsLost(t *testing.T) {
 	<-started
 	d.before = func() {
 		w.mu.Lock()
-		w.slots[0].run.expireLocked()
+		w.slots[0].run.loseLocked()
 		w.mu.Unlock()
 		d.before = nil
 		d.refuse = workerproto.Complain(workerproto.ShuttingDown, "come again")

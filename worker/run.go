@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,20 +27,25 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.stopExecutors()
 	drained := make(chan error, 1)
 	undo := context.AfterFunc(ctx, func() { drained <- w.drain() })
+	refused := 0 // addresses in a row that refuse this worker
 	for pause := w.opts.MinBackoff; ; pause = min(2*pause, w.opts.MaxBackoff) {
 		began := time.Now()
 		welcomed, err := w.session(ctx)
 		if ctx.Err() != nil {
 			return errors.Join(w.broken, <-drained)
 		}
-		if permanent(err) && undo() {
+		if refused++; !permanent(err) {
+			refused = 0
+		}
+		if refused >= max(1, len(w.addresses)) && undo() {
 			w.stopTaking()
 			return errors.Join(err, w.awaitIdle(w.opts.Abandon))
 		}
 		call(w, "Disconnected", w.opts.Disconnected, err)
-		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) {
+		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) || errors.Is(err, errSentAway) {
 			pause = w.opts.MinBackoff // the session lasted, or the next dispatcher is about to start
 		}
+		w.at++
 		w.backOff(ctx, pause)
 	}
 }
@@ -92,11 +98,16 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 		call(w, "FindSocket", func(find func() string) { w.opts.Socket = find() }, w.opts.FindSocket)
 	}
 	address := workerproto.SocketAddress(w.opts.Socket)
+	dialing, connects := context.WithCancel(ctx)
 	if w.addresses != nil {
-		address = w.addresses[0]
+		address = w.addresses[w.at%len(w.addresses)]
+	}
+	if w.moves() {
+		dialing, connects = context.WithTimeout(ctx, dialTimeout)
 	}
 	hello, offered := w.hello()
-	c, err := workerproto.DialAt(ctx, address, &w.opts.Credentials, hello)
+	c, err := workerproto.DialAt(dialing, address, &w.opts.Credentials, hello)
+	connects()
 	if err != nil {
 		if hasCode(err, workerproto.FrameTooLong) {
 			w.room = 0 // this dispatcher has a smaller frame limit than the last one
@@ -112,13 +123,16 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	connected, end := context.WithCancel(ctx)
 	defer end()
 	go w.expireReports(connected, c.Welcome().Limits.Timeout)
+	if c.Remote() {
+		go w.guard(connected, c)
+	}
 	call(w, "Connected", w.opts.Connected, c.Welcome())
 	err = w.receive(c)
 	if hasCode(err, workerproto.CancelIgnored) {
 		w.loseIgnored(err)
 	}
 	w.disconnected(c)
-	return true, errors.Join(err, c.Close())
+	return true, cmp.Or(w.takeEnded(), errors.Join(err, c.Close()))
 }
 
 // loseIgnored gives up the execution that ignored its cancel, because the dispatcher
@@ -160,6 +174,8 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 				w.cancel(f.Execution, ErrStale)
 			case *workerproto.Spawned:
 				w.answerSpawn(f)
+			case *workerproto.GoAway:
+				w.leave(c, f.Grace)
 			case *workerproto.Error:
 				call(w, "Complaint", w.opts.Complaint, f)
 			}

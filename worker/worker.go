@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -24,7 +25,10 @@ type Handler func(ctx context.Context, job *Job) (result any, err error)
 type Options struct {
 	Socket string // path of the dispatcher's socket
 	// Dispatcher has the addresses of dispatchers, separated by commas: unix:///path, tls://host:port, or tcp://127.0.0.1:port.
+	// They are tried in their order, so that one dispatcher has the slots of all workers. When the connection to a dispatcher has ended,
+	// the worker connects to the next one, and offers to resume its executions there.
 	Dispatcher  string
+	RandomOrder bool                    // of these addresses, so that the workers are spread over the dispatchers
 	Credentials workerproto.Credentials // for tls and tcp
 	Name        string                  // for people; default: host name and process id
 	Grace       time.Duration           // how long jobs may run after Run's context is done; default 30 s
@@ -84,7 +88,8 @@ func positive[T int | time.Duration](value, otherwise T) T {
 type Worker struct {
 	opts      Options
 	process   string                // random; the same in all connections
-	addresses workerproto.Addresses // of dispatchers; not empty
+	addresses workerproto.Addresses // of dispatchers; empty = there is only Socket
+	at        int                   // of the addresses, the present one
 
 	// These are used only by Run's goroutine.
 	room   int    // bytes for resume offers in a hello, from the last welcome
@@ -96,6 +101,8 @@ type Worker struct {
 	slots     map[int32]*slot // includes removed slots that are busy
 	next      int32           // number of the next slot
 	conn      *workerproto.Conn
+	leaving   *workerproto.Conn // to be closed when no on-demand request runs on it
+	ended     error             // why this worker has ended the connection; nil = another reason
 	started   bool
 	draining  bool
 	busy      int           // executions that have not ended
@@ -229,6 +236,9 @@ func (w *Worker) start() error {
 		var err error
 		if w.addresses, err = workerproto.ParseAddresses(w.opts.Dispatcher); err != nil {
 			return fmt.Errorf("worker: Dispatcher: %w", err)
+		}
+		if w.opts.RandomOrder {
+			mathrand.Shuffle(len(w.addresses), func(i, j int) { w.addresses[i], w.addresses[j] = w.addresses[j], w.addresses[i] })
 		}
 		if err = w.opts.Credentials.Check(); err != nil {
 			return fmt.Errorf("worker: %w", err)
