@@ -85,6 +85,7 @@ func (w *world) heal() {
 		if h.stopped {
 			h.resume()
 		}
+		h.repair()
 		if !h.up {
 			w.plan(task{at: w.now, kind: hostStart, who: h.id})
 		}

@@ -18,6 +18,7 @@ type frame struct {
 	number     int32 // of a slot; of the first new slot
 	count      int32 // of new slots
 	retryAfter moment
+	sent, keep moment // of a ping and its answer
 	kind       frameKind
 	typ        uint8 // of a job
 	ok         bool
@@ -34,6 +35,10 @@ const (
 	frameResult                   // worker
 	frameReport                   // worker: partial output
 	frameSpawn                    // worker: inserts children
+	frameGoodbye                  // worker: it continues nothing
+	framePing                     // worker: asks how long executions may continue
+	framePong                     // dispatcher: the answer
+	frameGoAway                   // dispatcher: the worker is to go to another one
 	frameJob                      // dispatcher
 	frameCancel                   // dispatcher
 	frameStale                    // dispatcher
@@ -62,6 +67,7 @@ type conn struct {
 	cut             bool
 	draining        bool // the worker drains
 	slots           []announcedSlot
+	link            link
 
 	resumeOffers  []resumeOffer     // offers in the hello of the worker
 	resumed       []int32           // accepted offers, as positions in resumeOffers
@@ -88,10 +94,10 @@ func (c *conn) session() dispatcherd.SessionID { return dispatcherd.SessionID(c.
 
 // write sends a frame in one direction.
 func (w *world) write(c *conn, p *pipe, f frame) {
-	if c.cut && f.kind != frameEnd {
+	if c.cut && f.kind != frameEnd || c.link.swallowed {
 		return
 	}
-	f.at = max(p.last, w.now+w.random.span(15, 150))
+	f.at = max(p.last, w.now+w.random.span(15, 150), c.link.heldUntil)
 	p.last = f.at
 	p.frames = append(p.frames, f)
 	w.planRead(c, p)
@@ -179,8 +185,16 @@ func (w *world) readAtHost(c *conn) {
 		frames = frames[:0]
 	}
 	arrived := w.arrived(&c.up)
+	if len(arrived) > 0 {
+		c.link.heardUp = w.now
+	}
 	for i := range arrived {
 		f := &arrived[i]
+		if f.kind == framePing {
+			deliver()
+			h.sendFrame(c.session(), frame{kind: framePong, sent: f.sent, keep: h.keep()})
+			continue
+		}
 		if decoded := w.decode(c, f); decoded != nil {
 			frames = append(frames, decoded)
 			continue
@@ -192,6 +206,7 @@ func (w *world) readAtHost(c *conn) {
 			h.unregister(c)
 			break
 		}
+		c.link.granted = h.keep()
 		if len(c.resumeOffers) > 0 {
 			h.beginHandshake(c)
 		} else {
@@ -213,6 +228,8 @@ func (w *world) decode(c *conn, f *frame) workerproto.WorkerFrame {
 		return &workerproto.SlotRemove{Slots: []int32{f.number}}
 	case f.kind == frameDrain:
 		return &workerproto.Drain{}
+	case f.kind == frameGoodbye:
+		return &workerproto.Goodbye{}
 	case f.kind == frameReport && f.ok:
 		return &workerproto.Partial{Execution: execution}
 	case f.kind == frameReport:
@@ -249,7 +266,7 @@ const workerName = "worker"
 func (h *host) register(c *conn, slots []announcedSlot) {
 	shell.Register(h.order, actor.Registered{
 		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), NotResumable: h.world.workers[c.worker].notResumable,
-		Slots: h.number(h.world.slotsOf(slots)),
+		Remote: h.parts(), Moves: h.moves(c), Slots: h.number(h.world.slotsOf(slots)),
 	}, h.portion())
 }
 
@@ -271,7 +288,9 @@ func (h *host) unregister(c *conn) {
 // slots are registered when all offers are decided.
 func (h *host) beginHandshake(c *conn) {
 	w := h.world
-	ev := actor.Registered{Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint()}
+	ev := actor.Registered{
+		Session: c.session(), Worker: workerName, Fingerprint: c.fingerprint(), Remote: h.parts(), Moves: h.moves(c),
+	}
 	slots := h.number(w.slotsOf(c.slots[:len(c.resumeOffers)]))
 	for i := range c.resumeOffers {
 		b := &c.resumeOffers[i]

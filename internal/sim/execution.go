@@ -99,7 +99,7 @@ func (w *world) stopExecution(k *worker, f *frame) {
 			continue
 		}
 		e := &w.executions.all[i]
-		if e.job == f.job && e.attempt == f.attempt && !e.stopping && w.random.below(5) > 0 {
+		if e.job == f.job && e.attempt == f.attempt && !e.stopping && (w.random.below(5) > 0 || w.remote.keep > 0) {
 			e.stopping = true
 			e.gen++
 			w.plan(task{at: w.now + w.random.span(100, 20*millisecond), kind: executionEnd, arg: i, incarnation: e.gen})
@@ -121,6 +121,9 @@ func (w *world) dropExecution(i int32) {
 	}
 	e.gen++
 	e.live = false
+	if e.job < 0 {
+		w.served(w.conns[e.firstConn].request(e.job))
+	}
 	e.next, x.free = x.free, i
 	x.live--
 }

@@ -28,6 +28,8 @@ type host struct {
 	departures   int           // statements by which it gave up its lease
 	fenced       bool          // it could not prove its lease at some time of this incarnation
 	revoked      bool          // it told its workers to stop
+	isolated     bool          // it cannot reach Postgres
+	sentAway     bool          // it is drained
 	inbox        []task        // tasks that arrived while it was suspended
 	clock        clock
 

@@ -159,13 +159,20 @@ func (j *judge) executionStarted(k *worker, s *workerSlot, f *frame) bool {
 		}
 		for at := r.execution; at != 0; at = w.executions.all[at-1].next {
 			w.stats.Overlaps++
-			if o := &w.executions.all[at-1]; o.attempt == f.attempt {
+			o := &w.executions.all[at-1]
+			if !o.ended {
+				w.executedTwice(f.job)
+			}
+			if o.attempt == f.attempt {
 				w.violate("attempt %d of job %d is executed twice concurrently", f.attempt, f.job)
 			}
 		}
 		if f.attempt > r.started {
 			r.started, r.ranBy = f.attempt, k.id
 		}
+	}
+	if f.job < 0 {
+		w.serves(k.conn.request(f.job))
 	}
 	if w.setMasks[s.set]&(1<<f.typ) == 0 {
 		w.violate("job %d of type %d was sent to a slot that does not support it", f.job, f.typ)
@@ -215,7 +222,7 @@ func (j *judge) calledStale(w *world, h *host, e *effect.Stale) {
 // agree, so that jobs wait only for other jobs.
 func (w *world) undisturbed() bool {
 	t := &w.postgres
-	return w.faults&(Unreachable|Slow|Unknown|Clocks|Stop) == 0 &&
+	return w.faults&(Unreachable|Slow|Unknown|Clocks|Stop|Remote) == 0 &&
 		!t.down && !t.cut && (t.restored == 0 || w.now-t.restored > 2*slack)
 }
 

@@ -15,7 +15,7 @@ import (
 func (h *host) crash() {
 	w := h.world
 	h.incarnation++
-	h.up, h.stopped, h.core, h.stop = false, false, nil, nil
+	h.up, h.stopped, h.core, h.stop, h.sentAway = false, false, nil, nil, false
 	h.inbox = h.inbox[:0]
 	h.admission.exit()
 	h.settlement.exit()
@@ -168,7 +168,7 @@ func (h *host) closeSession(c *conn) {
 
 // closeSilent ends a session whose worker was silent for too long.
 func (h *host) closeSilent(c *conn) {
-	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || !h.world.workers[c.worker].stopped {
+	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || h.world.remote.keep == 0 && !h.world.workers[c.worker].stopped || !h.isSilent(c) {
 		return
 	}
 	h.world.closeHostEnd(c)

@@ -22,7 +22,7 @@ func (w *world) notify() { w.notifyRow(rowsInserted) }
 func (w *world) notifyRow(notification int32) {
 	w.stats.Notified++
 	for _, h := range w.hosts {
-		if !h.up || h.core == nil || w.postgres.cut {
+		if !h.up || h.core == nil || w.postgres.cut || h.isolated {
 			continue
 		}
 		at := w.now + w.random.span(50, 500)

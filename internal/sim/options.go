@@ -31,6 +31,7 @@ const (
 	Keys            // jobs with keys
 	Joins           // batches, flows and children
 	Expected        // jobs and requests with expected durations, which count
+	Remote          // workers are connected over a network that fails, and go from one live dispatcher to another
 	Nothing  Faults = 0
 	All      Faults = 1<<(iota-1) - 1
 )
@@ -72,6 +73,8 @@ const (
 	WithoutChildren          // the end of a job does not cancel its children
 	WithoutParent            // children are inserted although their parent does not run
 	WithoutEnds              // heartbeats do not find recorded ends
+	WithoutGuard             // a remote worker does not give its executions up in time
+	WithoutParting           // a dispatcher takes the end of a remote session for the death of the worker
 )
 
 var breakNames = [...]string{
@@ -103,6 +106,8 @@ var breakNames = [...]string{
 	"without children",
 	"without parent",
 	"without ends",
+	"without guard",
+	"without parting",
 }
 
 // String returns the name of the safeguard.
@@ -194,6 +199,9 @@ type Stats struct {
 	// Executions whose resume window passed; adoptions that took a job from the dispatcher to which its worker had
 	// returned.
 	Expired, LateAdoptions int
+	// Connections over a network that were cut; dispatchers that were cut off from Postgres; drained dispatchers; workers that
+	// left them.
+	Partitions, Isolations, SentAway, Moves int
 }
 
 // Add adds the counts of another run.
@@ -226,4 +234,6 @@ func (s *Stats) Add(o Stats) {
 	s.Fired, s.Children, s.Refused = s.Fired+o.Fired, s.Children+o.Children, s.Refused+o.Refused
 	s.EndsCounted += o.EndsCounted
 	s.Expired, s.LateAdoptions = s.Expired+o.Expired, s.LateAdoptions+o.LateAdoptions
+	s.Partitions, s.Isolations = s.Partitions+o.Partitions, s.Isolations+o.Isolations
+	s.SentAway, s.Moves = s.SentAway+o.SentAway, s.Moves+o.Moves
 }

@@ -66,7 +66,11 @@ func (h workerPort) Tell(e effect.Effect) {
 	case *effect.TurnAway:
 		h.plan(hostHandshakeTimeout, w.now, int32(e.Session-1))
 	case *effect.GoAway:
-		h.sendFrame(e.Session, frame{kind: frameOther})
+		f := frame{kind: frameOther}
+		if h.moves(w.conns[e.Session-1]) {
+			f.kind = frameGoAway
+		}
+		h.sendFrame(e.Session, f)
 	case *effect.NotHeld:
 		h.sendFrame(e.Session, frame{kind: frameOther})
 	}

@@ -47,6 +47,8 @@ const (
 	hostSettles                          // the settlement does its next step; arg: number of the step
 	lastOfHost
 
+	networkTurn   // a fault of the network
+	networkRepair // the end of a fault of a dispatcher
 	hostStart     // a dead dispatcher starts again
 	hostContinue  // SIGCONT
 	workerRead    // frames of a dispatcher arrive; arg: connection
@@ -65,6 +67,9 @@ const (
 	postgresUp
 	sampleTurn
 	slotTurn               // a worker changes its slots
+	workerPing             // arg: connection
+	workerSilence          // a remote worker checks whether it hears its dispatcher; arg: connection
+	workerGuard            // the time of the executions of a remote worker may be over; arg: connection
 	workerHandshakeTimeout // a worker stops waiting for its welcome; arg: connection
 	detachedExpiry         // the resume window of a detached execution ends; arg: execution
 	detachedTurn           // a fault that concerns detached executions

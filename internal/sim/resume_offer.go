@@ -77,6 +77,9 @@ func (k *worker) detachExecutions(c *conn) {
 		e.binding++
 		e.offeredConn = 0
 		e.expiry = w.now + w.detach.window
+		if w.remote.keep > 0 {
+			e.expiry = max(w.now, c.link.until)
+		}
 		w.plan(task{at: e.expiry, kind: detachedExpiry, arg: i, incarnation: e.binding})
 	}
 }
@@ -103,7 +106,7 @@ func (w *world) expireDetached(i int32, binding uint32) {
 	switch {
 	case k.stopped:
 		k.inbox = append(k.inbox, again)
-	case k.conn != nil && k.conn.awaitsWelcome:
+	case k.conn != nil && k.conn.awaitsWelcome && w.remote.keep == 0:
 		w.plan(again)
 	default:
 		w.stats.Expired++
@@ -225,6 +228,10 @@ func (k *worker) welcomed(c *conn) {
 		e := &w.executions.all[b.execution]
 		switch {
 		case e.binding != b.binding || !e.live || !e.detached:
+			if resumed[n] && w.remote.keep > 0 { // its time is over
+				w.write(c, &c.up, frame{kind: frameRemove, number: b.slot.number})
+				k.returnJob(c, b.job, b.attempt)
+			}
 		case resumed[n] && b.attempt == e.attempt:
 			k.continueOn(c, b.execution)
 		default:

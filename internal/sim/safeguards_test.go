@@ -21,8 +21,8 @@ type control struct {
 }
 
 var controls = []control{
-	{options: Options{Break: WithoutFence, Faults: All}, seeds: 80, violation: "a stale end of job"},
-	{options: Options{Break: WithoutStatus, Faults: All, Dispatchers: 3}, seeds: 3, violation: "two leases overlap"},
+	{options: Options{Break: WithoutFence, Faults: All &^ Remote}, seeds: 80, violation: "a stale end of job"},
+	{options: Options{Break: WithoutStatus, Faults: All &^ Remote, Dispatchers: 3}, seeds: 3, violation: "two leases overlap"},
 	{options: Options{Break: WithoutPoll, Faults: Nothing}, seeds: 20, violation: unfinished},
 	{
 		options:   Options{Break: WithoutLease, Faults: Stop | Crash, Every: true, Dispatchers: 3},
@@ -79,7 +79,14 @@ var controls = []control{
 		violation: "is lost|orphan",
 		change:    rareJoins,
 	},
+	{options: Options{Break: WithoutGuard, Faults: Remote, Every: true, Dispatchers: 3}, seeds: 60, violation: twice, change: longJobs},
+	{options: Options{Break: WithoutParting, Faults: Remote, Every: true, Dispatchers: 3}, seeds: 10, violation: twice, change: longJobs},
 }
+
+const twice = "executed twice at one time"
+
+// longJobs makes executions outlast the faults of the network.
+func longJobs(w *world) { w.scale.jobMax, w.remote.gap = 4*second, second/10 }
 
 // changingHosts makes workers change their dispatcher often, so that several
 // resume offers of one execution are in flight.

@@ -193,7 +193,7 @@ func (w *world) send(i int32) {
 		s.serverDone = true
 		w.reply(i, contract.Refused, w.now+millisecond)
 		return
-	case w.postgres.cut:
+	case w.postgres.cut, w.hosts[s.host].isolated:
 		w.loseOnNetwork(i)
 		return
 	case w.has(Unknown) && w.random.chance(150):
@@ -277,7 +277,7 @@ func (w *world) proceed(i int32, gen uint32) {
 // arrive begins the transaction.
 func (w *world) arrive(i int32) bool {
 	s := w.statements.all[i]
-	if w.postgres.down || w.postgres.cut && !s.answered {
+	if w.postgres.down || (w.postgres.cut || w.hosts[s.host].isolated) && !s.answered {
 		s.serverDone = true // the client sees its connection break
 		w.reply(i, contract.Unknown, w.now+millisecond)
 		w.drop(i)
@@ -361,7 +361,7 @@ func (w *world) finished(i int32, v contract.Verdict) {
 	st.all[last].index = s.index
 	st.active = st.active[:len(st.active)-1]
 	s.index = -1
-	if w.postgres.cut {
+	if w.postgres.cut || w.hosts[s.host].isolated {
 		s.loseAnswer = true
 	}
 	if s.loseAnswer {

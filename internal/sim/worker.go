@@ -77,6 +77,12 @@ func (k *worker) do(t *task) {
 		k.dial()
 	case t.kind == slotTurn:
 		k.shuffle()
+	case t.kind == workerPing:
+		k.ping(k.world.conns[t.arg])
+	case t.kind == workerSilence:
+		k.notice(k.world.conns[t.arg])
+	case t.kind == workerGuard:
+		k.guard(k.world.conns[t.arg])
 	case t.kind == workerHandshakeTimeout:
 		k.handshakeTimeout(k.world.conns[t.arg])
 	}
@@ -89,8 +95,9 @@ func (k *worker) dial() {
 		return
 	}
 	k.changeHost()
+	k.next()
 	h := w.hosts[k.host]
-	if !h.up || h.core == nil || h.stop != nil && h.stop.Stage() >= shell.Settling {
+	if h.sentAway && !k.hasDetached() || !h.up || h.core == nil || h.stop != nil && h.stop.Stage() >= shell.Settling {
 		k.plan(workerDial, w.random.span(second/200, second/5))
 		return
 	}
@@ -98,6 +105,7 @@ func (k *worker) dial() {
 	w.conns = append(w.conns, c)
 	h.conns = append(h.conns, c.number)
 	k.conn = c
+	k.opened(c)
 	k.addOffers(c)
 	k.announce(true)
 }
@@ -163,6 +171,9 @@ func (k *worker) hangUp() {
 	case !k.world.scale.keepRunning:
 		k.dropExecutions()
 	}
+	if c.draining && !k.dead && k.world.remote.keep > 0 {
+		k.world.write(c, &c.up, frame{kind: frameGoodbye})
+	}
 	k.world.closeWorkEnd(c)
 }
 
@@ -203,7 +214,7 @@ func (k *worker) suspend() {
 	}
 	w.stats.Suspensions++
 	k.stopped = true
-	if c := k.conn; c != nil && !c.hostEnd.closed {
+	if c := k.conn; c != nil && !c.hostEnd.closed && w.remote.keep == 0 {
 		w.plan(task{at: w.now + w.scale.silenceTimeout, kind: hostSilence, who: c.host, incarnation: c.hostIncarnation, arg: c.number})
 	}
 	w.plan(task{at: w.now + w.random.span(second/100, 4*w.scale.silenceTimeout), kind: workerResume, who: k.id})
@@ -234,6 +245,9 @@ func (w *world) readAtWorker(c *conn) {
 		return
 	}
 	frames := w.arrived(&c.down)
+	if len(frames) > 0 {
+		k.heard(c)
+	}
 	for i := range frames {
 		f := &frames[i]
 		switch f.kind {
@@ -243,6 +257,14 @@ func (w *world) readAtWorker(c *conn) {
 			w.stopExecution(k, f)
 		case frameWelcome:
 			k.welcomed(c)
+		case framePong:
+			k.grant(c, f.sent, f.keep)
+		case frameGoAway:
+			if k.conn == c && !c.draining && !c.awaitsWelcome {
+				w.stats.Moves++
+				k.redial()
+				return
+			}
 		case frameEnd:
 			c.workEnd.closed = true
 			if c.ignoredCancel != 0 && !k.notResumable {

@@ -23,6 +23,7 @@ type world struct {
 	faults    Faults // faults that may occur in this world
 	scale     scale
 	detach    detachment
+	remote    remote
 	rows      hardRows
 	keys      keyed
 	joins     joined
@@ -104,6 +105,7 @@ func newWorld(opt Options) *world {
 	}
 	w.pickScale()
 	w.pickDetachment()
+	w.pickRemote()
 	w.pickRows()
 	w.pickKeys()
 	w.pickJoins()
@@ -123,6 +125,9 @@ func newWorld(opt Options) *world {
 	w.plan(task{at: second, kind: sampleTurn})
 	if w.detach.window > 0 {
 		w.plan(task{at: second / 2, kind: detachedTurn})
+	}
+	if w.remote.keep > 0 {
+		w.plan(task{at: second / 2, kind: networkTurn})
 	}
 	if w.rows.gap > 0 {
 		w.plan(task{at: second / 2, kind: rowTurn})
@@ -242,7 +247,7 @@ func (w *world) config(h *host) actor.Config {
 	if h.smallSteps() {
 		cfg.Limits.StepWork = 40
 	}
-	cfg.Resume = w.detach.window.duration()
+	cfg.Resume, cfg.RemoteResume = w.detach.window.duration(), w.remote.keep.duration()
 	if w.detach.shortGrace {
 		cfg.CancelGrace = max(5*millisecond, w.scale.jobMax/8).duration()
 	}
@@ -325,6 +330,10 @@ func (w *world) do(t *task) {
 		w.disturbRow()
 	case rowRepair:
 		w.repairRow(dispatcherd.JobID(t.arg))
+	case networkTurn:
+		w.disturbNetwork()
+	case networkRepair:
+		w.hosts[t.who].repair()
 	case postgresUp:
 		w.restorePostgres(t.incarnation)
 	case sampleTurn:

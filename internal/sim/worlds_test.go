@@ -109,6 +109,9 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
+// local are the faults of worlds without remote workers.
+const local = All &^ Remote
+
 // TestSeedsOfPastFailures runs the worlds that once failed. A line of
 // testdata/seeds.txt contains a seed, its steps, and the defect that it
 // found.
@@ -129,8 +132,8 @@ func TestSeedsOfPastFailures(t *testing.T) {
 		require.True(t, err == nil && n == 2, "%q: want a seed, the steps and what was found", line)
 		// Old seeds found defects before these faults existed.
 		for _, o.Faults = range []Faults{
-			All, All &^ Expected, All &^ (Expected | Joins), All &^ (Expected | Joins | Keys),
-			All &^ (Expected | Joins | Keys | Rows), All &^ (Expected | Joins | Keys | Rows | detachFaults),
+			All, local, local &^ Expected, local &^ (Expected | Joins), local &^ (Expected | Joins | Keys),
+			local &^ (Expected | Joins | Keys | Rows), local &^ (Expected | Joins | Keys | Rows | detachFaults),
 		} {
 			r := Run(o)
 			require.Nil(t, r.Violation, "%s\n%s: %v", line, replay(o), r.Violation)
