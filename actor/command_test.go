@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -368,8 +369,9 @@ func (w *world) control() {
 	w.controls.Version++
 	w.controls.Clock = time.UnixMicro(w.table.now)
 	w.step(Controlled(w.controls))
-	for _, d := range func() []contract.Drained { _, list := w.at.core.Controls(); return list }() {
-		w.printf("worker %s drained: %d session(s), %d running, no slot for %v", d.Worker, d.Sessions, d.Running, d.Bare)
+	_, running := w.at.core.Controls()
+	for _, drain := range slices.Sorted(maps.Keys(running)) {
+		w.printf("drained %s: %d running", drain, running[drain])
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 //
 // While the rows of a type are paused, the backlog does not know the type. So its lanes are not read, none of its rows is a candidate, and
 // other decisions neither wait for it nor become slower. A reservation whose claim is not sent is given up. If a claim in flight wins rows
-// of the type, they are released, which counts no attempt. Running jobs continue. The age of a job counts from its run_at also while its type
-// is paused, so after the pause the oldest jobs go first. A paused job does not wait in the sense of the overtaking window.
+// of the type, they are released, which counts no attempt. Running jobs continue. The age of a job counts from its run_at also while its
+// type is paused, so after the pause the oldest jobs go first. A paused job does not wait in the sense of the overtaking window.
 //
 // While the requests of a type are paused, they wait in their queues, which no decision looks at. A request is refused at once if it cannot
 // start before its deadline: if the pause ends later, or without an end is known. A patient request waits as long as it would wait for a
@@ -28,24 +28,26 @@ import (
 
 // controls are what operators have set.
 type controls struct {
-	version int64
-	paused  map[string]*pause           // by type
-	drained map[string][]contract.Drain // by worker
-	ends    timing.Instant              // when the first pause ends
+	Controlled // the last event
+
+	at      timing.Instant               // of the event
+	paused  map[string]*pause            // by type
+	drained map[string][]*contract.Drain // by worker
+	ends    timing.Instant               // when the first pause ends
 }
 
 // pause is a pause of a type. nil = the type is not paused.
 type pause struct {
-	queued, requested bool // rows are paused; requests are paused
-	since, until      timing.Instant
-	text              string
+	*contract.Pause
+
+	since, until timing.Instant
 }
 
 // rows reports whether the rows of the type wait.
-func (p *pause) rows() bool { return p != nil && p.queued }
+func (p *pause) rows() bool { return p != nil && p.Queued() }
 
 // requests reports whether the requests of the type wait.
-func (p *pause) requests() bool { return p != nil && p.requested }
+func (p *pause) requests() bool { return p != nil && p.Requests() }
 
 // outlasts reports whether a request cannot start before its deadline, counted from its arrival; 0 = it has none.
 func (p *pause) outlasts(arrival timing.Instant, deadline time.Duration) bool {
@@ -62,24 +64,27 @@ func (p *pause) left(now timing.Instant) time.Duration {
 
 func (ev Controlled) apply(c *Core) {
 	former := c.controls
-	c.controls = controls{ev.Version, make(map[string]*pause, len(ev.Pauses)), map[string][]contract.Drain{}, timing.Never}
+	c.controls = controls{ev, c.now, map[string]*pause{}, map[string][]*contract.Drain{}, timing.Never}
+	types := map[string]*pause{} // that are paused, or were paused
+	maps.Copy(types, former.paused)
 	for i := range ev.Pauses {
-		p := &ev.Pauses[i]
-		now := pause{p.Queued(), p.Requests(), c.now, timing.Never, p.Text()}
+		p := &pause{&ev.Pauses[i], c.now, timing.Never}
 		if p.Until != nil {
-			now.until = c.now.After(p.Until.Sub(ev.Clock))
+			p.until = c.now.After(p.Until.Sub(ev.Clock))
 		}
 		if before := former.paused[p.Type]; before != nil {
-			now.since = before.since
+			p.since = before.since
 		}
-		c.controls.paused[p.Type], c.controls.ends = &now, min(c.controls.ends, now.until)
-		delete(former.paused, p.Type)
-		c.setPause(p.Type, &now)
+		if p.until > c.now {
+			c.controls.paused[p.Type], types[p.Type] = p, p
+			c.controls.ends = min(c.controls.ends, p.until)
+		}
 	}
-	for _, typ := range slices.Sorted(maps.Keys(former.paused)) { // order-free: they are sorted
-		c.setPause(typ, nil)
+	for _, typ := range slices.Sorted(maps.Keys(types)) { // order-free: they are sorted
+		c.setPause(typ)
 	}
-	for _, d := range ev.Drains {
+	for i := range ev.Drains {
+		d := &ev.Drains[i]
 		c.controls.drained[d.Worker] = append(c.controls.drained[d.Worker], d)
 	}
 	if len(former.drained)+len(c.controls.drained) == 0 {
@@ -98,7 +103,8 @@ func (ev Controlled) apply(c *Core) {
 
 // sortedSessions returns the sessions by id.
 func (c *Core) sortedSessions() []*session {
-	return slices.SortedFunc(maps.Values(c.sessions), func(a, b *session) int { return cmp.Compare(a.id, b.id) }) // order-free: they are sorted
+	// order-free: they are sorted
+	return slices.SortedFunc(maps.Values(c.sessions), func(a, b *session) int { return cmp.Compare(a.id, b.id) })
 }
 
 // RequestsPaused reports whether an operator has paused the requests of a type.
@@ -106,26 +112,20 @@ func (c *Core) RequestsPaused(typ string) bool { return c.controls.paused[typ].r
 
 // endPauses ends the pauses whose time has passed.
 func (c *Core) endPauses() {
-	if c.now < c.controls.ends {
-		return
-	}
-	c.controls.ends = timing.Never
-	for _, typ := range slices.Sorted(maps.Keys(c.controls.paused)) { // order-free: they are sorted
-		if p := c.controls.paused[typ]; p.until > c.now {
-			c.controls.ends = min(c.controls.ends, p.until)
-			continue
-		}
-		delete(c.controls.paused, typ)
-		c.setPause(typ, nil)
+	if c.now >= c.controls.ends {
+		ev := c.controls.Controlled
+		ev.Clock = ev.Clock.Add(msDuration(int64(c.now - c.controls.at)))
+		ev.apply(c)
 	}
 }
 
-// setPause pauses a type that is known, or resumes it.
-func (c *Core) setPause(name string, p *pause) {
+// setPause makes a type follow the controls.
+func (c *Core) setPause(name string) {
 	t, found := c.index.Lookup(name)
 	if !found || int(t) >= len(c.types) || !c.types[t].known {
 		return // know follows the controls
 	}
+	p := c.controls.paused[name]
 	k := c.types[t]
 	before := k.pause
 	k.pause = p
@@ -183,18 +183,23 @@ func (w *typeWaits) paused(now timing.Instant, begins bool) {
 	}
 }
 
+// drainsOf returns the drains that mean the worker of a session.
+func (c *Core) drainsOf(s *session) (list []*contract.Drain) {
+	for _, d := range c.controls.drained[s.worker] {
+		if d.Process == "" || d.Process == s.process {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
 // served returns the types that a slot of a session serves, of those that its worker offers.
 func (c *Core) served(s *session, offered []string) []string {
-	for _, d := range c.controls.drained[s.worker] {
-		if drains(&d, s) {
-			offered = slices.DeleteFunc(slices.Clone(offered), func(typ string) bool { return d.Types == nil || slices.Contains(d.Types, typ) })
-		}
+	for _, d := range c.drainsOf(s) {
+		offered = slices.DeleteFunc(slices.Clone(offered), func(typ string) bool { return d.Types == nil || slices.Contains(d.Types, typ) })
 	}
 	return offered
 }
-
-// drains reports whether a drain of a worker means the process of a session.
-func drains(d *contract.Drain, s *session) bool { return d.Process == "" || d.Process == s.process }
 
 // comply makes a slot follow the drains of its worker. A slot that the worker has withdrawn, or that is about to be registered anew, is
 // left as it is. If the slot is reserved for a job that it must not run any more, the job is preempted.
@@ -260,18 +265,6 @@ func (c *Core) restore(ref slotindex.Ref) {
 	}
 }
 
-// Paused returns the paused types by name.
-func (c *Core) Paused() []string { return slices.Sorted(maps.Keys(c.controls.paused)) } // order-free: they are sorted
-
-// Processes returns the processes of the workers by session.
-func (c *Core) Processes() map[dispatcherd.SessionID]string {
-	all := make(map[dispatcherd.SessionID]string, len(c.sessions))
-	for id, s := range c.sessions { // order-free: a map
-		all[id] = s.process
-	}
-	return all
-}
-
 // WorkerOf returns the worker of a session and its process; "" = the session has ended.
 func (c *Core) WorkerOf(id dispatcherd.SessionID) (worker, process string) {
 	if s := c.sessions[id]; s != nil {
@@ -280,57 +273,29 @@ func (c *Core) WorkerOf(id dispatcherd.SessionID) (worker, process string) {
 	return worker, process
 }
 
-// Controls returns the version of the controls that the Core follows, and the drained workers that are connected.
-func (c *Core) Controls() (version int64, list []contract.Drained) {
+// Controls returns the version of the controls that the Core follows, and the drains of connected workers, by contract.Drain.Key: how many
+// jobs of the drained types have not ended there.
+func (c *Core) Controls() (version int64, running map[string]int) {
 	if len(c.controls.drained) == 0 {
-		return c.controls.version, nil
+		return c.controls.Version, nil
 	}
-	at := map[*contract.Drain]int{}
-	for _, s := range c.sortedSessions() {
-		for i := range c.controls.drained[s.worker] {
-			d := &c.controls.drained[s.worker][i]
-			if !drains(d, s) {
-				continue
-			}
-			n, listed := at[d]
-			if !listed {
-				n = len(list)
-				at[d] = n
-				list = append(list, contract.Drained{Worker: d.Worker, Process: d.Process})
-			}
-			list[n].Sessions++
+	running = map[string]int{}
+	for _, s := range c.sessions { // order-free: sums
+		for _, d := range c.drainsOf(s) {
+			running[d.Key()] += 0
 			for _, ref := range s.slots {
-				c.describeDrained(&list[n], d, ref)
+				if j := c.slots[ref].job; j != nil && len(c.served(s, []string{c.index.Name(j.Type)})) == 0 {
+					running[d.Key()]++
+				}
 			}
 		}
 	}
 	for j := c.orders.oldest; j != nil; j = j.member.newer {
-		for i := range list {
-			if j.state.isDetached() && j.worker == list[i].Worker {
-				list[i].Running++
+		for _, d := range c.controls.drained[j.worker] {
+			if j.state.isDetached() {
+				running[d.Key()]++
 			}
 		}
 	}
-	return c.controls.version, list
-}
-
-// mostBare bounds the types of a drained worker that a heartbeat names.
-const mostBare = 100
-
-// describeDrained adds a slot to the description of a drain.
-func (c *Core) describeDrained(to *contract.Drained, d *contract.Drain, ref slotindex.Ref) {
-	drained := func(typ string) bool { return d.Types == nil || slices.Contains(d.Types, typ) }
-	s := c.slots[ref]
-	if j := s.job; j != nil && drained(c.index.Name(j.Type)) {
-		to.Running++
-	}
-	offered := s.offered
-	if offered == nil {
-		offered = c.typeNames(ref)
-	}
-	for _, typ := range offered {
-		if t, known := c.index.Lookup(typ); drained(typ) && (!known || c.index.Capacity(t) == 0) && len(to.Bare) < mostBare && !slices.Contains(to.Bare, typ) {
-			to.Bare = append(to.Bare, typ)
-		}
-	}
+	return c.controls.Version, running
 }

@@ -90,7 +90,6 @@ type Stats struct {
 	TimedOut, HungUp                         uint64 // attempts that exceeded their timeout; sessions ended because a cancel was ignored
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
-	Paused                                   uint64 // likewise: the type is paused
 	Preempted                                uint64 // queued jobs that lost their reserved slot to another job, or because an operator drained it
 	Spawned, SpawnsRefused                   uint64 // children inserted; spawns refused
 	Violations                               uint64 // impossible transitions of jobs

@@ -187,7 +187,7 @@ func (c *Core) explainJob(e *explainer) {
 		}
 	}
 	if p := c.controls.paused[x.Type]; p.rows() && a.mode == dispatcherd.Queued || p.requests() && a.mode == dispatcherd.OnDemand {
-		x.Paused = p.text
+		x.Paused = p.Text()
 	}
 	x.SetAside = c.asideReason(e.q.ID, a.Type, a.known && a.mode == dispatcherd.Queued)
 	c.completeRank(e)

@@ -69,6 +69,9 @@ func (c *Core) slotInfo(ref slotindex.Ref, types []string) contract.Slot {
 	if s.held {
 		info.State = "drained"
 	}
+	for _, d := range c.drainsOf(s.session) {
+		info.Drain = d
+	}
 	if j := s.job; j != nil {
 		info.State, info.Job, info.JobType, info.Attempt = "busy", j.id, c.index.Name(j.Type), j.attempt
 		if j.state.claimPending() {

@@ -18,12 +18,9 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		switch kind {
-		case effect.AnswerUnsupported:
+		if kind == effect.AnswerUnsupported {
 			c.stats.Unsupported++
-		case effect.AnswerPaused:
-			c.stats.Paused++
-		default:
+		} else {
 			c.stats.Busy++
 		}
 		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason, PauseEnds: c.controls.paused[ev.Type].left(c.now)})
@@ -55,7 +52,7 @@ func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	case c.draining:
 		return "the dispatcher is about to stop", effect.AnswerStopping
 	case !ev.Wait && p.outlasts(c.now, ev.Deadline):
-		return p.text, effect.AnswerPaused
+		return p.Text(), effect.AnswerPaused
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case ev.Session != 0 && c.rejectPinned(&ev) != "":
@@ -182,8 +179,6 @@ func (c *Core) reply(a effect.Answer) {
 		c.stats.Late++
 	case effect.AnswerUnsupported:
 		c.stats.Unsupported++
-	case effect.AnswerPaused:
-		c.stats.Paused++
 	default:
 		c.stats.Answered++
 	}
@@ -247,7 +242,7 @@ func (c *Core) expireRequest(j *job) {
 	case c.pastDeadline(j):
 		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	case c.types[j.Type].pause.requests():
-		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.text)
+		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.Text())
 	default:
 		c.answer(j, effect.AnswerUnsupported, nil, noSlotSupports(c.index.Name(j.Type))+", and none came in time")
 	}
@@ -264,7 +259,7 @@ func (c *Core) lateReason(j *job) string {
 		reason = "the deadline passed; the request had started"
 	}
 	if p := c.types[j.Type].pause; j.state == stateWaiting && p.requests() {
-		reason += "; " + p.text
+		reason += "; " + p.Text()
 	}
 	if j.state == stateWaiting && c.index.Capacity(j.Type) == 0 {
 		reason += "; " + noSlotSupports(c.index.Name(j.Type))

@@ -15,7 +15,7 @@ type (
 	PauseState = contract.PauseState
 	// DrainOrder says how to drain a worker: Types, none = all, and Reason.
 	DrainOrder = contract.DrainOrder
-	// DrainState is a drained worker: Worker, Process, Types, By, At, Reason, Sessions, Running, Uncovered, Former, Unconfirmed.
+	// DrainState is a drained worker: Worker, Process, Types, By, At, Reason, Dispatchers, Running, Uncovered, Former, Unconfirmed.
 	DrainState = contract.DrainState
 )
 
@@ -27,7 +27,7 @@ func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (P
 
 // ResumeType ends the pause of a type. The error is a *Problem of type TypeNotFound if the type is not paused.
 func (c *Client) ResumeType(ctx context.Context, typ string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Resumed](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/resume", nil)
+	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/resume", nil)
 	return answer.Unconfirmed, err
 }
 
@@ -40,11 +40,11 @@ func (c *Client) DrainWorker(ctx context.Context, worker string, order DrainOrde
 
 // ResumeWorker lets a drained worker get jobs again. The error is a *Problem of type TypeNotFound if the worker is not drained.
 func (c *Client) ResumeWorker(ctx context.Context, worker string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Resumed](ctx, c, http.MethodPost, "/v1/workers/"+segment(worker)+"/resume", nil)
+	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/workers/"+segment(worker)+"/resume", nil)
 	return answer.Unconfirmed, err
 }
 
 // Drains returns the drained workers by name, with the jobs that still run there.
-func (c *Client) Drains(ctx context.Context, q Query) (Page[DrainState], error) {
+func (c *Client) Drains(ctx context.Context, q Names) (Page[DrainState], error) {
 	return page[Page[DrainState]](ctx, c, "/v1/drains", q)
 }

@@ -56,18 +56,12 @@ type Drain struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// Drained is what a dispatcher says about a drain that it follows.
-type Drained struct {
-	Worker   string   `json:"worker"`
-	Process  string   `json:"process,omitempty"`
-	Sessions int      `json:"sessions"`       // of the worker at this dispatcher
-	Running  int      `json:"running"`        // jobs of the drained types that have not ended there
-	Bare     []string `json:"bare,omitempty"` // types of its slots that no slot of the dispatcher supports any more
-}
+// Key names a drain in the heartbeats of dispatchers.
+func (d *Drain) Key() string { return d.Worker + "/" + d.Process }
 
 // PauseOrder says how to pause a type.
 type PauseOrder struct {
-	What string `json:"what" enum:"all,queued,requests"` // queued: rows wait, and requests run; requests: the reverse; absent: all
+	What string `json:"what,omitempty" enum:"all,queued,requests"` // queued: rows wait, and requests run; requests: the reverse; absent: all
 	// How long the pause lasts, such as 90s, 1h or 7d; absent: until the type is resumed.
 	For    *Duration `json:"for,omitempty"`
 	Reason string    `json:"reason,omitempty"`
@@ -76,15 +70,16 @@ type PauseOrder struct {
 // PauseState is a pause that has begun.
 type PauseState struct {
 	Pause
-	Confirmation
 
-	Former  *Pause `json:"former,omitempty"`  // the pause that it replaces
-	Warning string `json:"warning,omitempty"` // the type is not known
+	Former  string `json:"former_by,omitempty"`      // who has made the pause that it replaces
+	Warning string `json:"warning,omitempty" db:"-"` // the type is not known
+
+	Confirmation
 }
 
 // Confirmation says whether all dispatchers follow a change.
 type Confirmation struct {
-	Unconfirmed []string `json:"unconfirmed,omitempty"` // names of dispatchers that have not said yet that they follow it
+	Unconfirmed []string `json:"unconfirmed,omitempty" db:"-"` // names of dispatchers that have not said yet that they follow it
 }
 
 // DrainOrder says how to drain a worker.
@@ -96,23 +91,14 @@ type DrainOrder struct {
 // DrainState is a drained worker.
 type DrainState struct {
 	Drain
-	Confirmation
 
-	Sessions  int      `json:"sessions"`            // connections of the worker
-	Running   int      `json:"running"`             // jobs of the drained types that have not ended there
-	Uncovered []string `json:"uncovered,omitempty"` // drained types that no slot of the cluster supports any more
-	Former    *Drain   `json:"former,omitempty"`    // the drain that it replaces
-}
+	Dispatchers int      `json:"dispatchers"`                // to which the worker is connected
+	Running     int      `json:"running"`                    // jobs of the drained types that have not ended there
+	Former      string   `json:"former_by,omitempty"`        // who has made the drain that it replaces
+	Uncovered   []string `json:"uncovered,omitempty" db:"-"` // types that no slot of the cluster supports any more
 
-// Resumed is what was resumed.
-type Resumed struct {
-	Name string `json:"name"`
 	Confirmation
 }
 
-// Bounds of controls.
-const (
-	MaxControls    = 10_000               // rows of each kind
-	MaxControlTime = 366 * 24 * time.Hour // from now to the end of a pause
-	MaxReason      = 1000                 // bytes
-)
+// MaxControls bounds the rows of each kind.
+const MaxControls = 10_000

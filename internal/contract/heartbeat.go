@@ -16,9 +16,10 @@ type HeartbeatRequest struct {
 	Beat, OldestBeat int64
 	// Silent are the dispatchers to declare lost.
 	Silent []Silent
-	// Controls is the version of the controls that the Core follows, and Drained the drained workers that are connected; nil = none.
+	// Controls is the version of the controls that the Core follows. Drained contains the drains of workers that are connected, by
+	// Drain.Key: how many jobs of the drained types have not ended there; nil = there is none.
 	Controls int64
-	Drained  []Drained
+	Drained  map[string]int
 }
 
 // Silent is a dispatcher that this one declares lost, unless it has sent a heartbeat since

@@ -9,8 +9,9 @@ type Slot struct {
 	Session  dispatcherd.SessionID `json:"session"`
 	Number   int32                 `json:"number"` // the worker's own number of the slot
 	Types    []string              `json:"types"`
-	State    string                `json:"state" enum:"free,reserved,busy"`
+	State    string                `json:"state" enum:"free,reserved,busy,drained"`
 	Draining bool                  `json:"draining,omitempty"` // it takes no more jobs
+	Drain    *Drain                `json:"drain,omitempty"`    // what an operator has drained; absent: nothing
 	Job      dispatcherd.JobID     `json:"job,omitempty"`      // negative for an on-demand request without a row
 	JobType  string                `json:"job_type,omitempty"`
 	Attempt  dispatcherd.Attempt   `json:"attempt,omitempty"`      // absent while the slot is free or reserved

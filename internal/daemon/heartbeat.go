@@ -64,13 +64,17 @@ func (h *heartbeats) run(ctx context.Context) {
 			}
 			connected = nil // until the next regular heartbeat
 		}
-		h.published = actor.Capacities(h.loop)
 		var req contract.HeartbeatRequest
+		var controls int64
+		var drained map[string]int
+		h.loop.Ask(func(c *actor.Core) { controls, drained = c.Controls() })
+		h.published = actor.Capacities(h.loop) // afterwards, so that it is without the slots that these controls have drained
 		h.loop.Ask(func(c *actor.Core) {
 			req = with(h.lease, func(l *shell.Lease, now time.Duration) contract.HeartbeatRequest {
 				return l.BeginHeartbeat(now, c, h.published)
 			})
 		})
+		req.Controls, req.Drained = controls, drained
 		res, err := h.store.Heartbeat(ctx, req)
 		switch {
 		case ctx.Err() != nil:

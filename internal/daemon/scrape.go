@@ -100,6 +100,9 @@ func (d *Daemon) scrapeLoop(emit emit) {
 		"Time since the last full scan of the lanes; rows that became pending before a cursor since then are not known yet.",
 		age.Seconds())
 	emitGauge(emit, "dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", gauges.Reserved)
+	controls := d.api.controls.Load()
+	emitGauge(emit, "dispatcherd_paused_types", "Types that operators have paused; it is the same at all dispatchers.", len(controls.Pauses))
+	emitGauge(emit, "dispatcherd_drained_workers", "Workers that operators have drained; it is the same at all dispatchers.", len(controls.Drains))
 	emitGauge(emit, "dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
 		boolToInt(d.reports.notified.Load()))
 	for event, n := range map[string]uint64{

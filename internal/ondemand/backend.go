@@ -74,13 +74,13 @@ const (
 	Busy                              // too many requests wait already
 	Stopping                          // the dispatcher is about to stop
 	Cancelled                         // the row was cancelled
-	Changed                           // for an observed row: read the row again
 	Paused                            // an operator has paused the type
+	Changed                           // for an observed row: read the row again
 )
 
 // String returns the answer's name as used in metrics.
 func (k AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "changed", "paused"}[k]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "paused", "changed"}[k]
 }
 
 // Answer is what a caller gets.

@@ -1,16 +1,15 @@
 package operation
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -19,35 +18,17 @@ import (
 
 // Errors of changes of controls.
 var (
-	ErrInvalidControl = rest.InvalidRequest.Refuses("invalid value")
-	ErrNoControl      = rest.NotFound.Refuses("there is nothing to resume")
-	ErrTooMany        = rest.Conflict.Refuses(fmt.Sprintf("there are %d rows already: resume some of them first", contract.MaxControls))
+	ErrNoControl = rest.NotFound.Refuses("it is not paused or drained")
+	ErrTooMany   = rest.Conflict.Refuses(fmt.Sprintf("there are %d rows already: resume some of them first", contract.MaxControls))
 )
 
 // Controls reads and changes what operators have set for types and workers.
 type Controls struct {
 	DB claim.DB
-	By string // who makes the changes
+	By string // who makes the changes; "" = the role of the session
 }
 
-// Read reads the controls. It reads the version first, so the rows contain at least all changes up to this version.
-func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
-	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
-	defer cancel()
-	err = c.DB.QueryRow(ctx, `SELECT coalesce(max(controls), 0), clock_timestamp() FROM dispatcherd.controller`).Scan(&all.Version, &all.Clock)
-	if err != nil {
-		return all, err
-	}
-	rows, _ := c.DB.Query(ctx, `SELECT `+pauseColumns+` FROM dispatcherd.types WHERE `+paused+` ORDER BY type`)
-	if all.Pauses, err = pgx.CollectRows(rows, pgx.RowToStructByPos[contract.Pause]); err != nil {
-		return all, err
-	}
-	rows, _ = c.DB.Query(ctx, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
-	all.Drains, err = pgx.CollectRows(rows, pgx.RowToStructByPos[contract.Drain])
-	return all, err
-}
-
-// Columns of contract.Pause and contract.Drain.
+// Columns of contract.Pause and contract.Drain. A control is named by one column or two.
 const (
 	pauseColumns = `type, paused, paused_by, paused_at, paused_until, coalesce(pause_reason, '')`
 	drainColumns = `worker, process, types, drained_by, drained_at, coalesce(reason, '')`
@@ -55,171 +36,156 @@ const (
 	paused = `paused IS NOT NULL AND (paused_until IS NULL OR paused_until > clock_timestamp())`
 )
 
-// change makes a change in a transaction that holds the row of the version, so that it has this version for all dispatchers. It returns
-// the version. The change learns the time of Postgres.
-func (c Controls) change(ctx context.Context, do func(tx pgx.Tx, now time.Time) error) (version int64, err error) {
+// Read reads the controls. It reads the version first, so the rows contain at least all changes up to this version.
+func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
+	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+	defer cancel()
+	err = c.DB.QueryRow(ctx, `SELECT coalesce(max(controls), 0), clock_timestamp() FROM dispatcherd.controller`).Scan(&all.Version, &all.Clock)
+	if err == nil {
+		all.Pauses, err = list[contract.Pause](ctx, c.DB, `SELECT `+pauseColumns+` FROM dispatcherd.types WHERE `+paused+` ORDER BY type`)
+	}
+	if err == nil {
+		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
+	}
+	return all, err
+}
+
+// list reads rows.
+func list[T any](ctx context.Context, db claim.DB, sql string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// named is the name of a type or worker.
+type named struct{ Name string }
+
+// change executes a statement that changes a control and returns it. The transaction holds the row of the version, so all changes are in
+// the order of their versions. If the statement changes nothing, the error is none.
+func change[T any](ctx context.Context, c Controls, none error, sql string, args ...any) (row T, version int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, c.DB, func(tx pgx.Tx) error {
-		var now time.Time
 		err := tx.QueryRow(ctx, `INSERT INTO dispatcherd.controller DEFAULT VALUES ON CONFLICT (one) DO UPDATE
-			SET controls = controller.controls + 1 RETURNING controls, clock_timestamp()`).Scan(&version, &now)
-		if err == nil {
-			err = do(tx, now)
+			SET controls = controller.controls + 1 RETURNING controls`).Scan(&version)
+		if err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, sql, args...)
+		row, err = pgx.CollectOneRow(rows, pgx.RowToStructByPos[T])
+		refused, _ := errors.AsType[*pgconn.PgError](err)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			err = none
+		case refused != nil && refused.ConstraintName != "":
+			err = rest.InvalidRequest.Refuses("refused: " + strings.ReplaceAll(refused.ConstraintName, "_", " "))
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, `SELECT pg_notify('dispatcherd', 'controls') WHERE dispatcherd.may_notify()`)
 		}
 		return err
 	})
-	return version, err
+	return row, version, err
 }
 
-// pauseSQL pauses type $1, unless there are $7 other rows.
+// pauseSQL pauses what $2 of type $1 for $5 microseconds, or until $4, unless there are $7 other rows; $3 is who, and $6 why. The last
+// column is who had paused it before.
 const pauseSQL = `
+WITH former AS (
+	SELECT paused_by FROM dispatcherd.types WHERE type = $1::text AND ` + paused + `
+)
 INSERT INTO dispatcherd.types (type, paused, paused_by, paused_at, paused_until, pause_reason)
-SELECT $1::text, $2::text, coalesce(nullif($3::text, ''), session_user), $4::timestamptz, $5::timestamptz, nullif($6::text, '')
+SELECT $1::text, $2::text, coalesce(nullif($3::text, ''), session_user), t.now,
+	coalesce($4::timestamptz, t.now + $5::bigint * interval '1 microsecond'), nullif($6::text, '')
+FROM (SELECT clock_timestamp() AS now) t
 WHERE EXISTS (SELECT FROM dispatcherd.types WHERE type = $1::text) OR (SELECT count(*) FROM dispatcherd.types) < $7::bigint
 ON CONFLICT (type) DO UPDATE SET (paused, paused_by, paused_at, paused_until, pause_reason)
 	= ROW (excluded.paused, excluded.paused_by, excluded.paused_at, excluded.paused_until, excluded.pause_reason)
-RETURNING ` + pauseColumns
+RETURNING ` + pauseColumns + `, coalesce((SELECT paused_by FROM former), '')`
 
-// Pause pauses a type for a time, or until p.Until; with neither, until Resume. It completes p, and returns the pause that it replaces.
-func (c Controls) Pause(ctx context.Context, p *contract.Pause, length *contract.Duration) (former *contract.Pause, version int64, err error) {
-	p.What = cmp.Or(p.What, contract.PauseAll)
-	err = cmp.Or(dispatcherd.CheckType(p.Type), checkReason(p.Reason))
-	if !slices.Contains([]string{contract.PauseAll, contract.PauseQueued, contract.PauseRequests}, p.What) {
-		err = fmt.Errorf("what %q: must be all, queued or requests", p.What)
+// Pause pauses a type until p.Until or for a time; with neither, until Resume. It replaces a former pause.
+func (c Controls) Pause(ctx context.Context, p contract.Pause, length *contract.Duration) (contract.PauseState, int64, error) {
+	var span *int64
+	if length != nil {
+		span = new(time.Duration(*length).Microseconds())
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrInvalidControl, err)
-	}
-	version, err = c.change(ctx, func(tx pgx.Tx, now time.Time) error {
-		if length != nil {
-			p.Until = new(now.Add(time.Duration(*length)))
-		}
-		if p.Until != nil && (!p.Until.After(now) || p.Until.Sub(now) > contract.MaxControlTime) {
-			return fmt.Errorf("%w: a pause ends in at least 1 ms and at most %d days, not in %v: leave its end out to pause the type until it is "+
-				"resumed", ErrInvalidControl, contract.MaxControlTime/(24*time.Hour), p.Until.Sub(now).Round(time.Millisecond))
-		}
-		before, err := tx.Query(ctx, `SELECT `+pauseColumns+` FROM dispatcherd.types WHERE `+paused+` AND type = $1::text`, p.Type)
-		if err == nil {
-			former, err = first[contract.Pause](before)
-		}
-		if err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, pauseSQL, p.Type, p.What, c.By, now, p.Until, p.Reason, contract.MaxControls)
-		*p, err = one[contract.Pause](rows)
-		return err
-	})
-	return former, version, err
-}
-
-// first collects the first row, or nil.
-func first[T any](rows pgx.Rows) (*T, error) {
-	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[T])
-	if len(list) == 0 {
-		return nil, err
-	}
-	return list[0], err
-}
-
-// one collects the only row of a change. Without one there are too many others.
-func one[T any](rows pgx.Rows) (T, error) {
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[T])
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrTooMany
-	}
-	return row, err
+	return change[contract.PauseState](ctx, c, ErrTooMany, pauseSQL, p.Type, p.What, c.By, p.Until, span, p.Reason, contract.MaxControls)
 }
 
 // Resume ends the pause of a type.
 func (c Controls) Resume(ctx context.Context, typ string) (version int64, err error) {
-	return c.remove(ctx, fmt.Sprintf("type %q is not paused", typ), `UPDATE dispatcherd.types
-		SET paused = NULL, paused_by = NULL, paused_at = NULL, paused_until = NULL, pause_reason = NULL WHERE type = $1::text AND `+paused, typ)
+	_, version, err = change[named](ctx, c, fmt.Errorf("type %q: %w", typ, ErrNoControl), `
+		UPDATE dispatcherd.types SET paused = NULL, paused_by = NULL, paused_at = NULL, paused_until = NULL, pause_reason = NULL
+		WHERE type = $1::text AND `+paused+` RETURNING type`, typ)
+	return version, err
 }
 
-// remove makes a change that ends a control. Without one it says why.
-func (c Controls) remove(ctx context.Context, why, sql string, args ...any) (version int64, err error) {
-	return c.change(ctx, func(tx pgx.Tx, _ time.Time) error {
-		tag, err := tx.Exec(ctx, sql, args...)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = fmt.Errorf("%s: %w", why, ErrNoControl)
-		}
-		return err
-	})
-}
-
-// drainSQL drains a worker, unless there are $6 other rows.
+// drainSQL drains process $2 of worker $1, or types $3 of it, unless there are $6 other rows; $4 is who, and $5 why. The last columns are
+// not used, and who had drained it before.
 const drainSQL = `
+WITH former AS (
+	SELECT drained_by FROM dispatcherd.drains WHERE worker = $1::text AND process = $2::text
+)
 INSERT INTO dispatcherd.drains (worker, process, types, drained_by, reason)
-SELECT $1::text, $2::text, $3::text[], coalesce(nullif($4::text, ''), session_user), nullif($5::text, '')
-WHERE EXISTS (SELECT FROM dispatcherd.drains WHERE worker = $1::text AND process = $2::text)
-	OR (SELECT count(*) FROM dispatcherd.drains) < $6::bigint
-ON CONFLICT (worker, process) DO UPDATE SET (types, drained_by, drained_at, reason)
-	= ROW (excluded.types, excluded.drained_by, excluded.drained_at, excluded.reason)
-RETURNING ` + drainColumns
+SELECT $1::text, $2::text, nullif($3::text[], '{}'), coalesce(nullif($4::text, ''), session_user), nullif($5::text, '')
+WHERE EXISTS (SELECT FROM former) OR (SELECT count(*) FROM dispatcherd.drains) < $6::bigint
+ON CONFLICT (worker, process) DO UPDATE SET (types, drained_by, drained_at, reason, gone)
+	= ROW (excluded.types, excluded.drained_by, excluded.drained_at, excluded.reason, excluded.gone)
+RETURNING ` + drainColumns + `, 0, 0, coalesce((SELECT drained_by FROM former), '')`
 
-// Drain drains a worker. It completes d, and returns the drain that it replaces.
-func (c Controls) Drain(ctx context.Context, d *contract.Drain) (former *contract.Drain, version int64, err error) {
-	err = checkReason(d.Reason)
-	if n := len(d.Worker); n == 0 || n > dispatcherd.MaxWorkerLength {
-		err = fmt.Errorf("the name of a worker has 1 to %d bytes, not %d", dispatcherd.MaxWorkerLength, n)
-	}
-	for _, typ := range d.Types {
-		err = cmp.Or(err, dispatcherd.CheckType(typ))
-	}
-	if len(d.Types) == 0 {
-		d.Types = nil
-	}
-	if len(d.Types) > dispatcherd.MaxSlotTypes {
-		err = fmt.Errorf("%d types: name at most %d", len(d.Types), dispatcherd.MaxSlotTypes)
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrInvalidControl, err)
-	}
-	slices.Sort(d.Types)
-	version, err = c.change(ctx, func(tx pgx.Tx, _ time.Time) error {
-		before, err := tx.Query(ctx, `SELECT `+drainColumns+` FROM dispatcherd.drains WHERE worker = $1 AND process = $2`, d.Worker, d.Process)
-		if err == nil {
-			former, err = first[contract.Drain](before)
-		}
-		if err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, drainSQL, d.Worker, d.Process, slices.Compact(d.Types), c.By, d.Reason, contract.MaxControls)
-		*d, err = one[contract.Drain](rows)
-		return err
-	})
-	return former, version, err
+// Drain drains a worker. It replaces a former drain.
+func (c Controls) Drain(ctx context.Context, d contract.Drain) (contract.DrainState, int64, error) {
+	return change[contract.DrainState](ctx, c, ErrTooMany, drainSQL, d.Worker, d.Process, d.Types, c.By, d.Reason, contract.MaxControls)
 }
 
 // Undrain lets a worker get jobs again: one process of it, or all that have been drained.
 func (c Controls) Undrain(ctx context.Context, worker, process string) (version int64, err error) {
-	return c.remove(ctx, fmt.Sprintf("worker %q is not drained", worker),
-		`DELETE FROM dispatcherd.drains WHERE worker = $1 AND ($2::text = '' OR process = $2::text)`, worker, process)
+	_, version, err = change[named](ctx, c, fmt.Errorf("worker %q: %w", worker, ErrNoControl),
+		`DELETE FROM dispatcherd.drains WHERE worker = $1::text AND ($2::text = '' OR process = $2::text) RETURNING worker`, worker, process)
+	return version, err
 }
 
-func checkReason(reason string) error {
-	if len(reason) > contract.MaxReason {
-		return fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(reason), contract.MaxReason)
-	}
-	return nil
-}
-
-// Following returns the service that reads the controls at the start and after each change, and when the clock of Postgres was set.
+// Following returns the service that reads the controls at the start, after each change, when a pause ends, and when the clock of Postgres
+// was set.
 func Following(db claim.DB, apply func(contract.Controls)) background.Service {
-	last := int64(-1)
 	return background.Service{
 		Name: "controls", Topics: contract.ControlsChanged, Rest: restTime,
-		Step: func(ctx context.Context, now background.Now) (time.Duration, error) {
+		Step: func(ctx context.Context, _ background.Now) (wait time.Duration, err error) {
 			all, err := Controls{DB: db}.Read(ctx)
-			if err == nil && (all.Version != last || now.Moved != 0) {
-				last = all.Version
-				apply(all)
+			if err != nil {
+				return 0, err
 			}
-			return noMore, err
+			apply(all)
+			wait = noMore
+			for _, p := range all.Pauses {
+				if p.Until != nil {
+					wait = min(wait, p.Until.Sub(all.Clock)+time.Millisecond)
+				}
+			}
+			return wait, nil
 		},
 	}
+}
+
+// A drain ends when the controller has looked goneLooks times, each goneLook after the last time, and no dispatcher has had the worker.
+// While Postgres does not answer, it does not look.
+const (
+	goneLook  = 30 * time.Second
+	goneLooks = 10
+)
+
+// connected is true for drain w if a dispatcher has the worker.
+const connected = `EXISTS (SELECT FROM dispatcherd.dispatchers d WHERE d.lost_at IS NULL AND d.drained ? (w.worker || '/' || w.process))`
+
+// Forgetting returns the service of the controller that ends the drains of workers without a process.
+func Forgetting(db claim.DB) background.Service {
+	return background.Service{Name: "drains", Controller: true, Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
+		defer cancel()
+		looked, err := db.Exec(ctx, `UPDATE dispatcherd.drains w SET gone = CASE WHEN `+connected+` THEN 0 ELSE w.gone + 1 END
+			WHERE w.gone > 0 OR NOT `+connected)
+		if err == nil && looked.RowsAffected() > 0 {
+			_, _, err = change[named](ctx, Controls{DB: db}, nil, `DELETE FROM dispatcherd.drains WHERE gone > $1::int RETURNING worker`, goneLooks)
+		}
+		return goneLook, err
+	}}
 }

@@ -33,31 +33,30 @@ func (w *world) follows(name string, version int64, drained, capacity string) {
 func TestPauseSaysWhoWhenUntilAndWhy(t *testing.T) {
 	w := newWorld(t, 0)
 	before := w.read()
-	p := contract.Pause{Type: "pdf", Reason: "upgrade"}
-	former, version, err := w.controls().Pause(t.Context(), &p, new(contract.Duration(time.Hour)))
+	hour := new(contract.Duration(time.Hour))
+	p, version, err := w.controls().Pause(t.Context(), contract.Pause{Type: "pdf", What: "all", Reason: "upgrade"}, hour)
 	require.NoError(t, err)
-	require.Nil(t, former)
+	require.Empty(t, p.Former)
 	require.Greater(t, version, before.Version)
 	all := w.read()
 	require.Equal(t, version, all.Version)
-	require.Equal(t, []contract.Pause{p}, all.Pauses)
-	require.Equal(t, "all", p.What)
+	require.Equal(t, []contract.Pause{p.Pause}, all.Pauses)
 	require.Equal(t, time.Hour, p.Until.Sub(p.At))
 	require.Equal(t, "Paused by alice until "+p.Until.UTC().Format(time.RFC3339)+": upgrade", p.Text())
 
-	again := contract.Pause{Type: "pdf", What: contract.PauseQueued}
-	former, _, err = w.controls().Pause(t.Context(), &again, nil)
+	again, _, err := Controls{DB: w.db, By: "bob"}.Pause(t.Context(), contract.Pause{Type: "pdf", What: contract.PauseQueued}, nil)
 	require.NoError(t, err)
-	require.Equal(t, &p, former, "the second pause names the one that it replaces")
-	require.Equal(t, []contract.Pause{again}, w.read().Pauses)
+	require.Equal(t, "alice", again.Former, "the second pause says whose pause it replaces")
+	require.Equal(t, []contract.Pause{again.Pause}, w.read().Pauses)
 	require.Nil(t, again.Until)
+	require.Equal(t, "Paused by bob", again.Text())
 
 	_, err = w.controls().Resume(t.Context(), "pdf")
 	require.NoError(t, err)
 	require.Empty(t, w.read().Pauses)
 	_, err = w.controls().Resume(t.Context(), "pdf")
 	require.ErrorIs(t, err, ErrNoControl)
-	require.ErrorContains(t, err, `type "pdf" is not paused`)
+	require.ErrorContains(t, err, `type "pdf": it is not paused`)
 }
 
 func TestInvalidControlsAreRefused(t *testing.T) {
@@ -67,24 +66,21 @@ func TestInvalidControlsAreRefused(t *testing.T) {
 
 		length time.Duration
 	}{
-		"not in 0s":      {Pause: contract.Pause{Type: "pdf"}, length: 0},
-		"not in -1m0s":   {Pause: contract.Pause{Type: "pdf"}, length: -time.Minute},
-		"at most 366":    {Pause: contract.Pause{Type: "pdf"}, length: 367 * 24 * time.Hour},
-		"1001 bytes":     {Pause: contract.Pause{Type: "pdf", Reason: strings.Repeat("x", 1001)}, length: time.Hour},
-		"what":           {Pause: contract.Pause{Type: "pdf", What: "some"}, length: time.Hour},
-		"type is miss":   {length: time.Hour},
-		"invisible char": {Pause: contract.Pause{Type: "p\u200bdf"}, length: time.Hour},
+		"pause lasts at least 1 microsecond": {Pause: contract.Pause{Type: "pdf", What: "all"}, length: 0},
+		"at most 366 days":                   {Pause: contract.Pause{Type: "pdf", What: "all"}, length: 367 * 24 * time.Hour},
+		"pause reason is at most 1000 bytes": {Pause: contract.Pause{Type: "p", What: "all", Reason: strings.Repeat("x", 1001)}, length: 1e9},
+		"paused is all queued or requests":   {Pause: contract.Pause{Type: "pdf", What: "some"}, length: time.Hour},
+		"type is 1 to 128 bytes":             {Pause: contract.Pause{What: "all"}, length: time.Hour},
+		"type has no invisible character":    {Pause: contract.Pause{Type: "p\u200bdf", What: "all"}, length: time.Hour},
 	} {
-		_, _, err := w.controls().Pause(t.Context(), &p.Pause, new(contract.Duration(p.length)))
-		require.ErrorIs(t, err, ErrInvalidControl, text)
+		_, _, err := w.controls().Pause(t.Context(), p.Pause, new(contract.Duration(p.length)))
 		require.ErrorContains(t, err, text)
 	}
 	for text, d := range map[string]contract.Drain{
-		"1 to 128": {Worker: ""}, "not 129": {Worker: strings.Repeat("x", 129)}, "type is miss": {Worker: "w", Types: []string{""}},
-		"1001 bytes": {Worker: "w", Reason: strings.Repeat("x", 1001)},
+		"worker is 1 to 128 bytes":     {Worker: strings.Repeat("x", 129)},
+		"reason is at most 1000 bytes": {Worker: "w", Reason: strings.Repeat("x", 1001)},
 	} {
-		_, _, err := w.controls().Drain(t.Context(), &d)
-		require.ErrorIs(t, err, ErrInvalidControl, text)
+		_, _, err := w.controls().Drain(t.Context(), d)
 		require.ErrorContains(t, err, text)
 	}
 	require.Empty(t, w.read().Pauses)
@@ -95,15 +91,16 @@ func TestControlsAreBounded(t *testing.T) {
 	w := newWorld(t, 0)
 	w.exec(`INSERT INTO dispatcherd.types (type) SELECT 't' || i FROM generate_series(1, $1) i`, contract.MaxControls)
 	w.exec(`INSERT INTO dispatcherd.drains (worker, drained_by) SELECT 'w' || i, 'bob' FROM generate_series(1, $1) i`, contract.MaxControls)
-	_, _, err := w.controls().Pause(t.Context(), &contract.Pause{Type: "pdf"}, nil)
+	_, _, err := w.controls().Pause(t.Context(), contract.Pause{Type: "pdf", What: "all"}, nil)
 	require.ErrorIs(t, err, ErrTooMany)
-	_, _, err = w.controls().Pause(t.Context(), &contract.Pause{Type: "t1"}, nil)
+	_, _, err = w.controls().Pause(t.Context(), contract.Pause{Type: "t1", What: "all"}, nil)
 	require.NoError(t, err, "a row that exists can be changed")
-	_, _, err = w.controls().Drain(t.Context(), &contract.Drain{Worker: "w"})
+	_, _, err = w.controls().Drain(t.Context(), contract.Drain{Worker: "w"})
 	require.ErrorIs(t, err, ErrTooMany)
-	former, _, err := w.controls().Drain(t.Context(), &contract.Drain{Worker: "w1"})
+	d, _, err := w.controls().Drain(t.Context(), contract.Drain{Worker: "w1", Types: []string{}})
 	require.NoError(t, err)
-	require.Equal(t, "bob", former.By)
+	require.Equal(t, "bob", d.Former)
+	require.Nil(t, d.Types)
 }
 
 // Operators insert rows into operations, and the controller does what they say.
@@ -114,8 +111,8 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 		('drain', 'w', NULL, 'new disk'), ('drain', 'v', NULL, NULL), ('undrain', 'v', NULL, NULL), ('resume', 'nothing', NULL, NULL)`)
 	done, _ := w.step()
 	require.Len(t, done, 8)
-	require.Contains(t, done[3], "a pause ends in at least")
-	require.Contains(t, done[7], `type "nothing" is not paused`)
+	require.Contains(t, done[3], "pause lasts at least")
+	require.Contains(t, done[7], `type "nothing": it is not paused`)
 	require.Zero(t, w.left())
 	all := w.read()
 	require.Len(t, all.Pauses, 2)
@@ -128,44 +125,26 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 
 func TestPauseEndsByTheClockOfPostgres(t *testing.T) {
 	w := newWorld(t, 0)
-	_, _, err := w.controls().Pause(t.Context(), &contract.Pause{Type: "pdf"}, nil)
+	_, _, err := w.controls().Pause(t.Context(), contract.Pause{Type: "pdf", What: "all"}, nil)
 	require.NoError(t, err)
 	w.exec(`UPDATE dispatcherd.types SET paused_until = clock_timestamp() + interval '1 h'`)
 	require.Len(t, w.read().Pauses, 1)
-	w.exec(`UPDATE dispatcherd.types SET paused_until = clock_timestamp() - interval '1 ms'`)
+	wait, err := Following(w.db, func(contract.Controls) {}).Step(t.Context(), background.Now{})
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour, wait, float64(time.Minute), "the controls are read again when the pause ends")
+	w.exec(`UPDATE dispatcherd.types SET paused_at = now() - interval '1 h', paused_until = clock_timestamp() - interval '1 ms'`)
 	require.Empty(t, w.read().Pauses)
 	_, err = w.controls().Resume(t.Context(), "pdf")
 	require.ErrorIs(t, err, ErrNoControl, "it is over")
-}
-
-func TestFollowingAppliesEachVersionOnce(t *testing.T) {
-	w := newWorld(t, 0)
-	var seen []contract.Controls
-	s := Following(w.db, func(all contract.Controls) { seen = append(seen, all) })
-	step := func(now background.Now) {
-		_, err := s.Step(t.Context(), now)
-		require.NoError(t, err)
-	}
-	step(background.Now{})
-	step(background.Now{})
-	require.Len(t, seen, 1, "nothing has changed")
-	_, _, err := w.controls().Pause(t.Context(), &contract.Pause{Type: "pdf"}, nil)
-	require.NoError(t, err)
-	step(background.Now{})
-	require.Len(t, seen, 2)
-	require.Len(t, seen[1].Pauses, 1)
-	step(background.Now{Moved: time.Hour})
-	require.Len(t, seen, 3, "the clock of Postgres was set, so the pauses end at other times of the local clock")
 }
 
 // The answer of a change says which dispatchers do not follow it yet, and which types of a drained worker no slot supports any more.
 func TestChangesAreConfirmedByAllDispatchers(t *testing.T) {
 	w := newWorld(t, 0)
 	a := API{DB: w.db}
-	d := contract.Drain{Worker: "w"}
-	_, version, err := w.controls().Drain(t.Context(), &d)
+	_, version, err := w.controls().Drain(t.Context(), contract.Drain{Worker: "w"})
 	require.NoError(t, err)
-	w.follows("a", version, `[{"worker": "w", "sessions": 2, "running": 1, "bare": ["csv", "pdf"]}]`, `{"pdf": 2, "mail": 1}`)
+	w.follows("a", version, `{"w/": 1, "w/q": 7}`, `{"pdf": 2, "mail": 0}`)
 	w.follows("b", version-1, "", `{"csv": 1}`)
 	w.exec(`INSERT INTO dispatcherd.dispatchers (name, lease, incarnation, lost_at) VALUES ('lost', '1 min', gen_random_uuid(), now())`)
 	missing, err := a.confirm(t.Context(), version)
@@ -178,34 +157,42 @@ func TestChangesAreConfirmedByAllDispatchers(t *testing.T) {
 	states, err := a.states(t.Context(), "w")
 	require.NoError(t, err)
 	require.Len(t, states, 1)
-	require.Equal(t, 2, states[0].Sessions)
+	require.Equal(t, 1, states[0].Dispatchers)
 	require.Equal(t, 1, states[0].Running)
-	require.Equal(t, []string{"pdf"}, states[0].Uncovered, "csv has a slot at b; the last capacity of a still counts the slots of the worker")
+	offered, err := a.offered(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"csv", "pdf"}, offered)
 }
 
-// A drain ends when no dispatcher has had the worker for some time. A failed read starts the time again.
+// A drain ends when the controller has looked ten times in vain for a dispatcher that has the worker.
 func TestDrainEndsWhenTheWorkerIsGone(t *testing.T) {
 	w := newWorld(t, 0)
 	for _, d := range []contract.Drain{{Worker: "here"}, {Worker: "gone"}, {Worker: "here", Process: "p"}, {Worker: "here", Process: "q"}} {
-		_, _, err := w.controls().Drain(t.Context(), &d)
+		_, _, err := w.controls().Drain(t.Context(), d)
 		require.NoError(t, err)
 	}
-	w.follows("a", 1, `[{"worker": "here", "sessions": 1}, {"worker": "here", "process": "q", "sessions": 1}]`, `{}`)
+	w.follows("a", 1, `{"here/": 0, "here/q": 1}`, `{}`)
 	s := Forgetting(w.db)
-	at := time.Now()
-	step := func(after time.Duration) {
-		at = at.Add(after)
-		_, err := s.Step(t.Context(), background.Now{At: at})
+	step := func() {
+		_, err := s.Step(t.Context(), background.Now{})
 		require.NoError(t, err)
 	}
-	step(0)
-	step(goneTime - time.Second)
+	for range goneLooks {
+		step()
+	}
 	require.Len(t, w.read().Drains, 4)
-	s.Reset()
-	step(time.Second)
-	require.Len(t, w.read().Drains, 4, "the time begins again")
-	step(goneTime)
+	w.follows("a", 1, `{"here/": 0, "here/q": 1, "gone/": 0}`, `{}`)
+	step()
+	require.Len(t, w.read().Drains, 3, "of p there was no trace")
+	w.follows("a", 1, `{"here/": 0, "here/q": 1}`, `{}`)
+	for range goneLooks {
+		step()
+	}
+	require.Len(t, w.read().Drains, 3, "the count began again")
+	before := w.read().Version
+	step()
 	drains := w.read().Drains
+	require.Greater(t, w.read().Version, before)
 	require.Len(t, drains, 2)
 	require.Equal(t, []string{"", "q"}, []string{drains[0].Process, drains[1].Process})
 }

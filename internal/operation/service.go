@@ -57,7 +57,8 @@ func (s Service) Service() background.Service {
 
 // nextSQL reads the first operations with an id above $2 that the controller must do.
 const nextSQL = `
-SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, ''), coalesce(o.name, ''), o.until FROM dispatcherd.operations o
+SELECT o.id, o.kind, coalesce(o.target, 0), coalesce(o.who, ''), coalesce(o.reason, ''), coalesce(o.name, ''), o.until
+FROM dispatcherd.operations o
 WHERE ` + claim.OpenOperation + ` AND o.id > $2 ORDER BY o.id LIMIT $1`
 
 // pass is one way through the table. It takes several steps if there are many operations, or some that meet locks.
@@ -230,12 +231,12 @@ func control(ctx context.Context, c Controls, o *Operation) (err error) {
 	case "resume":
 		_, err = c.Resume(ctx, o.Name)
 	case "drain":
-		_, _, err = c.Drain(ctx, &contract.Drain{Worker: o.Name, Reason: o.Reason})
+		_, _, err = c.Drain(ctx, contract.Drain{Worker: o.Name, Reason: o.Reason})
 	case "undrain":
 		_, err = c.Undrain(ctx, o.Name, "")
 	default:
 		what := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(o.Kind, "pause"), "_"), contract.PauseAll)
-		_, _, err = c.Pause(ctx, &contract.Pause{Type: o.Name, What: what, Until: o.Until, Reason: o.Reason}, nil)
+		_, _, err = c.Pause(ctx, contract.Pause{Type: o.Name, What: what, Until: o.Until, Reason: o.Reason}, nil)
 	}
 	return err
 }

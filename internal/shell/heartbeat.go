@@ -21,10 +21,7 @@ func (l *Lease) BeginHeartbeat(now time.Duration, c *actor.Core, capacity map[st
 	}
 	l.begun, l.idle, l.pending = now, c.Idle(), true
 	l.beat++
-	controls, drained := c.Controls()
-	return contract.HeartbeatRequest{
-		Capacity: capacity, Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost, Controls: controls, Drained: drained,
-	}
+	return contract.HeartbeatRequest{Capacity: capacity, Beat: l.beat, OldestBeat: l.checked.oldest, Silent: l.lost}
 }
 
 // HeartbeatAnswered returns the events for the Core, in order. After a result with

@@ -46,7 +46,7 @@ COMMENT ON COLUMN dispatcherd.dispatchers.founder IS
     'Schedules of kind startup with once = start run once per founder.';
 COMMENT ON COLUMN dispatcherd.dispatchers.controls IS 'Up to this value of controller.controls it follows the tables types and drains.';
 COMMENT ON COLUMN dispatcherd.dispatchers.drained IS
-    'Its drained workers: [{"worker", "process", "sessions", "running", "bare"}]. NULL: there is none.';
+    'The drains of workers that are connected to it: {"worker/process": jobs that have not ended there}. NULL: there is none.';
 
 -- Which rows each claim took. The row is kept while one of these jobs may be running. Running jobs have no index, so the recovery of a lost
 -- dispatcher finds its jobs by these ids. Whether a job still runs, and for which claim, is decided by its own row in jobs_live.
@@ -101,7 +101,9 @@ CREATE TABLE dispatcherd.types (
     paused_at    timestamptz,
     paused_until timestamptz,
     pause_reason text CONSTRAINT pause_reason_is_at_most_1000_bytes CHECK (octet_length(pause_reason) <= 1000),
-    CONSTRAINT pause_says_who_and_when CHECK (paused IS NULL OR paused_by IS NOT NULL AND paused_at IS NOT NULL)
+    CONSTRAINT pause_says_who_and_when CHECK (paused IS NULL OR paused_by IS NOT NULL AND paused_at IS NOT NULL),
+    CONSTRAINT pause_lasts_at_least_1_microsecond_and_at_most_366_days CHECK (paused_until > paused_at
+        AND paused_until <= paused_at + interval '366 days')
 );
 COMMENT ON COLUMN dispatcherd.types.paused IS 'queued: rows wait; requests: requests wait; all: both; NULL: the type is not paused.';
 COMMENT ON COLUMN dispatcherd.types.paused_until IS 'From then on the pause has no effect. NULL: until it is resumed.';
@@ -113,11 +115,13 @@ CREATE TABLE dispatcherd.drains (
     drained_by text        NOT NULL,
     drained_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     reason     text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
+    gone       int         NOT NULL DEFAULT 0,
     PRIMARY KEY (worker, process)
 );
 COMMENT ON TABLE dispatcherd.drains IS
     'Workers that get no jobs. The controller deletes a row when no dispatcher has had such a worker for some minutes.';
 COMMENT ON COLUMN dispatcherd.drains.process IS 'The only process with this name that is meant. Empty: all of them.';
+COMMENT ON COLUMN dispatcherd.drains.gone IS 'How many times the controller has looked in vain for a dispatcher that has the worker.';
 COMMENT ON COLUMN dispatcherd.drains.types IS 'Of which the worker gets no jobs. NULL: all.';
 
 -- Idempotency keys of durable requests. The API writes them. They are here so that a repeated request finds its job at any dispatcher.

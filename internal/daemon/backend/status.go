@@ -54,6 +54,9 @@ func (b *Backend) Workers() []httpapi.Worker {
 		if s.Draining {
 			w.Draining++
 		}
+		if s.Drain != nil {
+			w.Drain = s.Drain
+		}
 		if types[n] == nil {
 			types[n] = map[string]bool{}
 		}
@@ -61,15 +64,7 @@ func (b *Backend) Workers() []httpapi.Worker {
 			types[n][t] = true
 		}
 	}
-	var processes map[dispatcherd.SessionID]string
-	b.Loop.Ask(func(c *actor.Core) { processes = c.Processes() })
-	drains := b.Controls().Drains
 	for i := range workers {
-		for n := range drains {
-			if d := &drains[n]; d.Worker == workers[i].Worker && (d.Process == "" || d.Process == processes[dispatcherd.SessionID(workers[i].Session)]) {
-				workers[i].Drain = d
-			}
-		}
 		all := slices.Sorted(maps.Keys(types[i]))
 		workers[i].AllTypes, workers[i].Types = len(all), append([]string{}, all[:min(len(all), maxWorkerTypes)]...)
 	}
@@ -80,7 +75,7 @@ func (b *Backend) Workers() []httpapi.Worker {
 func (b *Backend) Types() httpapi.TypePage {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	known, count, pauses := actor.ListTypes(b.Loop), b.Pending.Latest(), b.pauses()
+	known, count, pauses := actor.ListTypes(b.Loop), b.Pending.Latest(), b.Controls().Pauses
 	views, of := make([]httpapi.Type, len(known)), make(map[string]*httpapi.Type, len(known)+len(count.Types))
 	for i, t := range known {
 		views[i] = httpapi.Type{
@@ -115,13 +110,6 @@ func (b *Backend) Types() httpapi.TypePage {
 		list = append(list, *of[name])
 	}
 	return httpapi.TypePage{Page: contract.Page[httpapi.Type]{Items: list}, PendingAge: contract.Seconds(time.Since(count.At))}
-}
-
-// pauses returns the pauses that have not ended, by the clock of Postgres as far as it is known.
-func (b *Backend) pauses() []contract.Pause {
-	var paused []string
-	b.Loop.Ask(func(c *actor.Core) { paused = c.Paused() })
-	return slices.DeleteFunc(slices.Clone(b.Controls().Pauses), func(p contract.Pause) bool { return !slices.Contains(paused, p.Type) })
 }
 
 // probePatience is how long the loop may take to answer a probe.

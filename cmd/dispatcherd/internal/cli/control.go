@@ -16,7 +16,10 @@ import (
 
 // TypeCommand is the group of commands about one type.
 func (a *Invocation) TypeCommand() *cobra.Command {
-	return a.APIGroup("type", "Pause or resume a type", a.typePauseCommand(), a.typeResumeCommand())
+	return a.APIGroup("type", "Pause or resume a type", a.typePauseCommand(),
+		a.resumeCommand("type", "End the pause of a type", "pdf", func(ctx context.Context, name string) ([]string, error) {
+			return a.client.ResumeType(ctx, name)
+		}))
 }
 
 const typePauseLong = `Pauses a type in the whole cluster: none of its jobs starts. Running jobs continue. Jobs can be inserted, keep
@@ -36,13 +39,11 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 	Number(flags, &length, "for", "1ms", "8784h", "length of the pause (default: until it is resumed)")
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
-		switch {
-		case queued && requests:
-			return exit.Usagef("give --queued or --requests, or neither to pause both")
-		case queued:
-			order.What = contract.PauseQueued
-		case requests:
+		if order.What = contract.PauseAll; queued != requests {
 			order.What = contract.PauseRequests
+			if queued {
+				order.What = contract.PauseQueued
+			}
 		}
 		if flags.Changed("for") {
 			order.For = new(contract.Duration(length))
@@ -54,10 +55,7 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 		if p.Warning != "" {
 			a.Say("Warning: %s.", p.Warning)
 		}
-		if p.Former != nil {
-			a.Say("This replaces a pause: %s.", p.Former.Text())
-		}
-		a.sayUnconfirmed(p.Unconfirmed)
+		a.sayChange(p.Former, p.Unconfirmed)
 		return a.PrintLine("pause", p, "type "+p.Type+": "+pauseText(&p.Pause))
 	})
 }
@@ -70,22 +68,26 @@ func pauseText(p *contract.Pause) string {
 	return When(p.What != contract.PauseAll, "%s: ", p.What) + p.Text()
 }
 
-// sayUnconfirmed names dispatchers that do not follow a change yet.
-func (a *Invocation) sayUnconfirmed(names []string) {
-	if len(names) > 0 {
-		a.Say("Not confirmed by %s: a dispatcher follows the change when Postgres answers it.", strings.Join(names, ", "))
+// sayChange says whose setting a change replaces, and which dispatchers do not follow it yet.
+func (a *Invocation) sayChange(former string, unconfirmed []string) {
+	if former != "" {
+		a.Say("This replaces what was set by %s.", former)
+	}
+	if len(unconfirmed) > 0 {
+		a.Say("Not confirmed by %s: a dispatcher follows the change when Postgres answers it.", strings.Join(unconfirmed, ", "))
 	}
 }
 
-func (a *Invocation) typeResumeCommand() *cobra.Command {
-	cmd := New("resume TYPE", "End the pause of a type", "  dispatcherd type resume pdf")
+// resumeCommand is the command that resumes a type or worker.
+func (a *Invocation) resumeCommand(what, short, example string, resume func(context.Context, string) ([]string, error)) *cobra.Command {
+	cmd := New("resume "+strings.ToUpper(what), short, "  dispatcherd "+what+" resume "+example)
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
-		unconfirmed, err := a.client.ResumeType(ctx, args[0])
+		unconfirmed, err := resume(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		a.sayUnconfirmed(unconfirmed)
-		return a.PrintLine("resumed", map[string]string{"type": args[0]}, "type "+args[0]+" resumed")
+		a.sayChange("", unconfirmed)
+		return a.PrintLine("resumed", map[string]string{what: args[0]}, what+" "+args[0]+" resumed")
 	})
 }
 
@@ -111,39 +113,30 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 		if err != nil {
 			return err
 		}
-		if d.Former != nil {
-			a.Say("It was drained before, by %s at %s.", d.Former.By, Stamp(d.Former.At))
-		}
 		if len(d.Uncovered) > 0 {
 			a.Say("No slot of the cluster supports %s any more.", strings.Join(d.Uncovered, ", "))
 		}
-		a.sayUnconfirmed(d.Unconfirmed)
-		for wait && (d.Running > 0 || len(d.Unconfirmed) > 0) {
-			if d, err = a.drained(cmd.Context(), d); err != nil {
-				return err
-			}
+		a.sayChange(d.Former, d.Unconfirmed)
+		for wait && err == nil && d.Running+len(d.Unconfirmed) > 0 {
+			d, err = a.drained(cmd.Context(), d)
 		}
-		return a.PrintLine("drain", d, "worker "+d.Worker+" drained: "+Counted(d.Sessions, "session")+", "+Counted(d.Running, "running job"))
+		if err != nil {
+			return err
+		}
+		return a.PrintLine("drain", d, "worker "+d.Worker+" drained: "+Counted(d.Running, "job")+" running")
 	}
-	resume := a.OnAPI(New("resume WORKER", "Let a drained worker get jobs again", "  dispatcherd worker resume render-1"),
-		func(ctx context.Context, args []string) error {
-			unconfirmed, err := a.client.ResumeWorker(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			a.sayUnconfirmed(unconfirmed)
-			return a.PrintLine("resumed", map[string]string{"worker": args[0]}, "worker "+args[0]+" resumed")
-		})
-	var q rest.Query
+	var q rest.Names
 	list := List(a, New("drains", "List drained workers by name", "  dispatcherd worker drains\n  dispatcherd worker drains -o jsonl"),
-		"/v1/drains", &q, &q, "worker, process, types, by, at, reason, sessions, running", func(d *contract.DrainState) []any {
+		"/v1/drains", &q, &q.Query, "worker, process, types, by, at, reason, dispatchers, running", func(d *contract.DrainState) []any {
 			types := strings.Join(d.Types, ", ") + When(len(d.Types) == 0, "all")
-			return []any{d.Worker, d.Process, types, d.By, Stamp(d.At), d.Reason, d.Sessions, d.Running}
+			return []any{d.Worker, d.Process, types, d.By, Stamp(d.At), d.Reason, d.Dispatchers, d.Running}
 		}, "No worker is drained.")
-	for _, cmd := range []*cobra.Command{drain, resume, list} {
+	commands := []*cobra.Command{drain, list, a.resumeCommand("worker", "Let a drained worker get jobs again", "render-1",
+		func(ctx context.Context, name string) ([]string, error) { return a.client.ResumeWorker(ctx, name) })}
+	for _, cmd := range commands {
 		a.APIFlags(cmd)
 	}
-	return []*cobra.Command{drain, resume, list}
+	return commands
 }
 
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.
@@ -156,19 +149,13 @@ func (a *Invocation) drained(ctx context.Context, d client.DrainState) (client.D
 		return d, ctx.Err()
 	case <-time.After(lookPause):
 	}
-	q := client.Query{Limit: 1000}
-	for {
-		p, err := a.client.Drains(ctx, q)
-		if err != nil {
-			return d, err
-		}
-		at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Worker == d.Worker && o.Process == d.Process })
-		switch {
-		case at >= 0:
-			return p.Items[at], nil
-		case p.Next == "":
-			return d, exit.Errorf(exit.Conflict, "worker %s was resumed, or has no process left", d.Worker)
-		}
-		q.Cursor = p.Next
+	p, err := a.client.Drains(ctx, client.Names{Prefix: d.Worker, Query: client.Query{Limit: 1000}})
+	at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == d.Key() })
+	switch {
+	case err != nil:
+		return d, err
+	case at < 0:
+		return d, exit.Errorf(exit.Conflict, "worker %s was resumed, or has no process left", d.Worker)
 	}
+	return p.Items[at], nil
 }

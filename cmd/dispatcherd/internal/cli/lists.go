@@ -95,11 +95,12 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 func workerRow(w *httpapi.Worker) []any {
 	slots := strconv.Itoa(w.Slots) + When(w.Draining > 0, ", %d draining", w.Draining)
 	types := strings.Join(w.Types, ", ") + When(w.AllTypes > len(w.Types), ", … (%d)", w.AllTypes)
-	drained := ""
+	row := []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types}
 	if d := w.Drain; d != nil {
-		drained = "by " + d.By + " at " + Stamp(d.At) + When(len(d.Types) > 0, ", only %s", strings.Join(d.Types, ", ")) + When(d.Reason != "", ": %s", d.Reason)
+		only := When(len(d.Types) > 0, ", only %s", strings.Join(d.Types, ", "))
+		return append(row, "by "+d.By+" at "+Stamp(d.At)+only+When(d.Reason != "", ": %s", d.Reason))
 	}
-	return []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types, drained}
+	return append(row, "")
 }
 
 // DispatcherCommand is the group of commands about the dispatchers of a database.
