@@ -279,7 +279,8 @@ func TestHeartbeatRenewsTheLeaseWhenTheSearchTakesTooLong(t *testing.T) {
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
 	require.False(t, res.LeaseLost)
-	require.Equal(t, contract.KeysWait|contract.EndsWait|contract.EditsWait|contract.OperationsWait, res.Waiting)
+	require.Equal(t, contract.KeysWait|contract.EndsWait|contract.EditsWait|contract.OperationsWait|contract.WatchAsked,
+		res.Waiting)
 	require.NoError(t, tx.Rollback(t.Context()))
 	res, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)

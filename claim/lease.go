@@ -93,10 +93,11 @@ SELECT ARRAY[
 			OR EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited'),
 		EXISTS (SELECT FROM dispatcherd.ends ORDER BY target, id LIMIT 1),
 		EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited'),
-		EXISTS (SELECT FROM dispatcherd.operations o WHERE ` + OpenOperation + `)]`
+		EXISTS (SELECT FROM dispatcherd.operations o WHERE ` + OpenOperation + `),
+		EXISTS (SELECT FROM dispatcherd.summaries WHERE asked_at > now() - interval '2 s')]`
 
 // waiting are the topics of waitingSQL.
-var waiting = [...]contract.Topics{contract.KeysWait, contract.EndsWait, contract.EditsWait, contract.OperationsWait}
+var waiting = [...]contract.Topics{contract.KeysWait, contract.EndsWait, contract.EditsWait, contract.OperationsWait, contract.WatchAsked}
 
 // alive is true for dispatcher d unless it was declared lost or has left.
 const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
@@ -217,7 +218,7 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 	batch.Queue("COMMIT")
 	err = conn.SendBatch(ctx, &batch).Close()
 	if beaten && AnswerCode(err) != "" { // it took too long, or cannot be read: to look without a reason costs less than the lease
-		found = []bool{true, true, true, true}
+		found = slices.Repeat([]bool{true}, len(waiting))
 		_, err = conn.Exec(ctx, "ROLLBACK TO beaten; COMMIT")
 	}
 	if err != nil {

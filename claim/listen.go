@@ -25,6 +25,7 @@ const Channel = "dispatcherd"
 var topics = map[string]contract.Topics{
 	"jobs": contract.JobsArrived, "admitted": contract.RowsAdmitted, "operations": contract.OperationsAsked, "edits": contract.EditsMade,
 	"keys": contract.KeysChanged, "ends": contract.EndsWait, "controls": contract.ControlsChanged, "reports": contract.ReportsMade,
+	"watch": contract.WatchAsked,
 }
 
 const (

@@ -63,8 +63,8 @@ func (s *Store) Sweep(ctx context.Context) (strays int, err error) {
 // finds the rows that still run under them. It records these rows as a claim. It treats
 // rows of dispatchers that do not exist in the same way, after it has added a lost
 // dispatcher: an earlier state of the table of dispatchers was restored. It deletes
-// the dispatchers without such rows, and the claims of which no row runs. It returns the
-// number of rows that still run.
+// the dispatchers without such rows, the claims of which no row runs, and the summaries of
+// dispatchers that are not alive. It returns the number of rows that still run.
 const straysSQL = `
 WITH mine AS MATERIALIZED (
 	SELECT id FROM dispatcherd.dispatchers WHERE id = ANY ($1) AND lost_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED
@@ -84,6 +84,8 @@ WITH mine AS MATERIALIZED (
 	WHERE c.dispatcher = m.id AND (s.dispatcher IS NULL OR c.token <> 0 AND c.token <> ALL (s.tokens))
 ), gone AS (
 	DELETE FROM dispatcherd.dispatchers WHERE id IN (SELECT id FROM mine EXCEPT SELECT dispatcher FROM stray)
+), unread AS (
+	DELETE FROM dispatcherd.summaries WHERE dispatcher NOT IN (SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NULL)
 )
 SELECT coalesce(sum(cardinality(ids)), 0)::int FROM stray`
 

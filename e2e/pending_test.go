@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // samples returns the samples of /metrics: values by "name{label="value",…}", with the
@@ -38,12 +38,12 @@ func (h *host) samples() map[string]float64 {
 }
 
 // types returns the answer of /v1/types, by type.
-func (h *host) types() (list httpapi.TypePage, by map[string]httpapi.Type) {
+func (h *host) types() (list contract.TypePage, by map[string]contract.Type) {
 	h.t.Helper()
-	text, err := askAPI(h.cfg, "/v1/types")
+	text, err := askAPI(h.cfg, "/v1/types?local=true")
 	require.NoError(h.t, err)
 	require.NoError(h.t, json.Unmarshal([]byte(text), &list))
-	by = map[string]httpapi.Type{}
+	by = map[string]contract.Type{}
 	for _, t := range list.Items {
 		by[t.Type] = t
 	}
@@ -69,7 +69,7 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	require.NoError(t, err)
 	r.expect("job")
 
-	var by map[string]httpapi.Type
+	var by map[string]contract.Type
 	eventually(t, func() bool {
 		_, by = h.types()
 		probe, nowhere := by["probe"].Pending, by["nowhere"].Pending

@@ -87,7 +87,7 @@ func (w *world) serve(cfg daemon.Config, more ...string) *child {
 // slotsOf returns the number of slots of a daemon in another process, or -1 if the daemon does
 // not answer.
 func slotsOf(cfg daemon.Config) int {
-	text, err := askAPI(cfg, "/v1/slots")
+	text, err := askAPI(cfg, "/v1/slots?local=true")
 	var answer struct{ Items []json.RawMessage }
 	if err != nil || json.Unmarshal([]byte(text), &answer) != nil {
 		return -1

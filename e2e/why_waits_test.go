@@ -11,9 +11,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
 // why returns the output of "job why".
@@ -33,7 +33,7 @@ func TestWhyWithoutASlotForTheType(t *testing.T) {
 	require.Regexp(t, `offered +pdf, excel\n`, text)
 	require.NotContains(t, w.why(h, w.insert("invoice", work{})), "meant?")
 	eventually(t, func() bool {
-		var list httpapi.TypePage
+		var list contract.TypePage
 		got := h.caller().ask(http.MethodGet, "/v1/types", "")
 		require.NoError(t, json.Unmarshal([]byte(got.body), &list))
 		for _, known := range list.Items {

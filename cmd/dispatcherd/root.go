@@ -71,6 +71,7 @@ var commands = []func(*app) *cobra.Command{
 	(*app).devCommand,
 	(*app).serveCommand,
 	(*app).migrateCommand,
+	(*app).StatusCommand,
 	(*app).JobCommand,
 	(*app).RequestCommand,
 	(*app).FanOutCommand,

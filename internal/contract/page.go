@@ -36,4 +36,6 @@ func CursorOf(key any) Cursor { return Cursor(fmt.Sprint(key)) }
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  Cursor `json:"next_cursor,omitempty"` // the cursor of the next page; absent: there is none
+	// Why elements are old or missing: of the list of a whole cluster, which dispatchers did not answer; of a search, where it ended.
+	Notes []string `json:"notes,omitempty"`
 }

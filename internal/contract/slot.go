@@ -2,8 +2,10 @@ package contract
 
 import "github.com/dispatcherd/dispatcherd"
 
-// Slot is one slot of a worker of this dispatcher.
+// Slot is one slot of a worker.
 type Slot struct {
+	Origin
+
 	Slot     dispatcherd.SlotID    `json:"slot"`
 	Worker   string                `json:"worker"`
 	Session  dispatcherd.SessionID `json:"session"`

@@ -28,4 +28,5 @@ const (
 	ReportsMade                               // dispatchers have reports of durable requests for callers elsewhere
 	EditsWait                                 // a heartbeat has found edits of schedules that the controller has not read
 	ControlsChanged                           // operators have changed controls
+	WatchAsked                                // a caller of some dispatcher looks at the cluster, so all write their summaries
 )

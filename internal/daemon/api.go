@@ -175,7 +175,11 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 	a.requests = backend.NewRequests(d.loop)
 	a.rows = backend.NewRows(a.pool, RowPoll, d.workers.name, d.wake)
 	a.pending = backend.NewPending(d.store.CountPending, d.cfg.CountPending, d.cfg.Core.Limits.Types)
+	window, _ := d.cfg.Core.Weights.SharedWindow(d.cfg.Core.Penalty)
 	a.backend = backend.New(backend.Config{
+		Name:           d.cfg.Name,
+		Ends:           d.metrics.jobs.ends,
+		Window:         window,
 		Loop:           d.loop,
 		Pool:           a.pool,
 		Requests:       a.requests,

@@ -24,8 +24,42 @@ type jobMetrics struct {
 	wait, run *prometheus.HistogramVec
 	ended     *prometheus.CounterVec
 
-	mu    sync.Mutex
-	types map[string]*typeSeries // by label
+	mu          sync.Mutex
+	types       map[string]*typeSeries // by label
+	recent, bad recently               // attempts that ended, per second; those that failed or crashed, per minute
+}
+
+// recently counts events of the last 60 units of time.
+type recently struct {
+	unit time.Duration
+	last int64 // the current unit
+	n    [60]int
+}
+
+// now returns the count of the current unit.
+func (r *recently) now() *int {
+	now := time.Now().UnixNano() / int64(r.unit) // if the clock is set, the sum is wrong for 60 units
+	for r.last = max(r.last, now-int64(len(r.n))); r.last < now; {
+		r.last++
+		r.n[r.last%int64(len(r.n))] = 0
+	}
+	return &r.n[r.last%int64(len(r.n))]
+}
+
+// sum returns the number of events in the last 60 units.
+func (r *recently) sum() (sum int) {
+	r.now()
+	for _, n := range r.n {
+		sum += n
+	}
+	return sum
+}
+
+// ends returns the attempts that ended per second in the last minute, and those that failed or crashed in the last hour.
+func (j *jobMetrics) ends() (perSecond float64, failures int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return float64(j.recent.sum()) / 60, j.bad.sum()
 }
 
 // typeSeries are the series of one label. Each is looked up once, because a lookup by label values takes longer than the count itself.
@@ -50,7 +84,8 @@ func (o observers) observe(all *prometheus.HistogramVec, label, value string, to
 func newJobMetrics(r prometheus.Registerer) *jobMetrics {
 	buckets := prometheus.ExponentialBuckets(0.001, 2, 22) // up to 35 minutes
 	return &jobMetrics{
-		types: map[string]*typeSeries{},
+		types:  map[string]*typeSeries{},
+		recent: recently{unit: time.Second}, bad: recently{unit: time.Minute},
 		wait: histograms(r, "dispatcherd_job_wait_seconds",
 			"Time from run_at, or from the arrival of a request, to the start of an attempt.", buckets, "type", "mode"),
 		run: histograms(r, "dispatcherd_job_run_seconds", "Duration of attempts that a worker received.", buckets, "type", "outcome"),
@@ -104,6 +139,7 @@ func (j *jobMetrics) observe(decisions []actor.Decision, fx []effect.Effect) {
 			t.wait.observe(j.wait, t.label, e.Mode.String(), e.Age)
 		}
 	}
+	var recent *int
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Kind != actor.DecisionEnded {
@@ -116,6 +152,14 @@ func (j *jobMetrics) observe(decisions []actor.Decision, fx []effect.Effect) {
 		t.ended[outcome].Inc()
 		if d.Started {
 			t.run.observe(j.run, t.label, outcome, d.Ran)
+			if recent == nil { // once per step, because the clock takes time
+				recent = j.recent.now()
+			}
+			*recent++
+		}
+		switch outcome {
+		case "retry", "failed", "crashed", "isolated", "quarantined":
+			*j.bad.now()++
 		}
 	}
 }

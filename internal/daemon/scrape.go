@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -156,7 +157,7 @@ type typeSums struct {
 }
 
 // add adds a type. A type that no slot of any dispatcher supports is unroutable.
-func (s *typeSums) add(t *httpapi.Type) {
+func (s *typeSums) add(t *contract.Type) {
 	s.free, s.taken = s.free+t.Free, s.taken+t.Capacity-t.Free
 	s.known, s.requests = s.known+t.Known, s.requests+t.Requests
 	s.oldest = max(s.oldest, t.Oldest)
@@ -174,7 +175,7 @@ func (s *typeSums) add(t *httpapi.Type) {
 
 // scrapeTypes reads the numbers of each type.
 func (d *Daemon) scrapeTypes(emit emit) {
-	list, sums := d.api.backend.Types(), map[string]*typeSums{}
+	list, sums := d.api.backend.Types(context.Background(), true), map[string]*typeSums{}
 	for i := range list.Items {
 		label := d.metrics.jobs.label(list.Items[i].Type)
 		if sums[label] == nil {
@@ -230,6 +231,10 @@ func (d *Daemon) scrapeAPI(emit emit) {
 	emitGauge(emit, "dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", g.Bodies)
 	emitGauge(emit, "dispatcherd_api_uploads", "Uploads in progress; each holds a connection to Postgres.", d.api.backend.ActiveUploads())
 	emitGauge(emit, "dispatcherd_api_watched_rows", "Rows that callers wait for.", d.api.rows.Watched())
+	written, leftOut := d.api.backend.Cluster.Written()
+	emitCounter(emit, "dispatcherd_summaries_written_total", "Summaries written because callers look at the cluster: about one per second.",
+		written)
+	emitGauge(emit, "dispatcherd_summary_rows_left_out", "Workers, slots and types that the last summary left out.", leftOut)
 }
 
 // scrapeRequests counts on-demand requests. In each scrape, the number of submitted
@@ -282,7 +287,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"unrecorded": core.Unfinished, "set_aside": contract.MaxAside, "spawns": core.OpenSpawns,
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate, "strangers": d.listeners.visitors.most,
-		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs,
+		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs, "summary_rows": backend.SummaryRows,
 	}, "limit")
 	emitGauges(emit, "dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", map[string]int{
 		"connections": c.MaxConnections, "payload_bytes": c.MaxPayload, "upload_bytes": int(c.MaxUpload), "body_bytes": int(c.BodiesLimit()),

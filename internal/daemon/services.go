@@ -30,6 +30,7 @@ func (d *Daemon) list() []background.Service {
 		d.sharing(),
 		d.restoring(),
 		d.reloading(),
+		d.api.backend.Cluster.Answering(),
 	}
 }
 

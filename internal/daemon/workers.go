@@ -17,7 +17,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -107,14 +107,14 @@ func (w *workers) forget(id dispatcherd.SessionID) {
 }
 
 // connected lists the workers by session, without their slots.
-func (w *workers) connected() []httpapi.Worker {
+func (w *workers) connected() []contract.Worker {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	all := make([]httpapi.Worker, 0, len(w.session))
+	all := make([]contract.Worker, 0, len(w.session))
 	for _, id := range slices.Sorted(maps.Keys(w.session)) {
 		s := w.session[id]
 		p := s.Peer()
-		all = append(all, httpapi.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
+		all = append(all, contract.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
 	}
 	return all
 }

@@ -68,18 +68,18 @@ type Jobs interface {
 
 // Lists describes the state of the dispatcher.
 type Lists interface {
-	// Slots lists slots of this dispatcher's workers by id. It never returns nil. If more
-	// slots follow, next is the After of the next page, otherwise 0.
-	Slots(q SlotQuery) (page []contract.Slot, next int64)
 	// Waiting lists the requests that wait in memory, by descending ids.
 	Waiting() []WaitingRequest
 	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
 	// far as is known.
 	ClusterSlots(typ string) int
-	// Types lists all types that this dispatcher knows, and those of pending rows.
-	Types() TypePage
-	// Workers lists the workers of this dispatcher by session. It never returns nil.
-	Workers() []Worker
+	// Types lists the types that dispatchers know, and those of pending rows, or only those of this one.
+	Types(ctx context.Context, local bool) contract.TypePage
+	// Slots and Workers list those of all dispatchers, or of this one. The notes say which are old or missing.
+	Slots(ctx context.Context, local bool) (slots []contract.Slot, notes []string)
+	Workers(ctx context.Context, local bool) (workers []contract.Worker, notes []string)
+	// Status says what all dispatchers do.
+	Status(ctx context.Context) contract.Status
 	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
 	Dispatchers(ctx context.Context) ([]contract.Dispatcher, error)
 	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
@@ -94,50 +94,12 @@ type Check struct {
 	Info string `json:"info,omitempty"`
 }
 
-// SlotQuery selects a page of slots.
-type SlotQuery struct {
-	After int64  // only slots with a larger id
-	Type  string // only slots that support the type; "" = all
-	Limit int    // slots of a page, at least 1
-}
-
 // WaitingRequest is a request that waits in memory, as the API shows it.
 type WaitingRequest struct {
 	ID       dispatcherd.JobID    `json:"id"` // negative
 	Type     string               `json:"type"`
 	Priority dispatcherd.Priority `json:"priority"`
 	Age      float64              `json:"age_seconds"`
-}
-
-// Worker is one worker as the API shows it.
-type Worker struct {
-	Session  int64    `json:"session"`
-	Worker   string   `json:"worker"`
-	UID      int      `json:"uid"` // of its process; -1 = unknown
-	PID      int      `json:"pid"`
-	Slots    int      `json:"slots"`
-	Free     int      `json:"free"`
-	Draining int      `json:"draining"` // slots that take no more jobs
-	Types    []string `json:"types"`    // of its slots, by name, the first 20
-	AllTypes int      `json:"type_count"`
-	// What an operator has drained; absent: nothing.
-	Drain *contract.Drain `json:"drain,omitempty"`
-}
-
-// Type is one type as the API shows it.
-type Type struct {
-	Type       string `json:"type"`
-	Capacity   int    `json:"capacity"` // slots that support the type, free or busy
-	Free       int    `json:"free"`
-	OtherSlots int    `json:"other_slots"` // slots of other dispatchers that support the type
-	// pending rows in Postgres; 10,001 means more than 10,000; absent while they are not counted
-	Pending     *int    `json:"pending,omitempty"`
-	Known       int     `json:"known"`                // of the pending rows, those that this dispatcher has read
-	Requests    int     `json:"requests"`             // on-demand requests that wait
-	Oldest      float64 `json:"oldest_seconds"`       // age of the oldest other waiting job; of an unknown type, when the rows were counted
-	OldestKeyed float64 `json:"oldest_keyed_seconds"` // age of the oldest job that waits for permits, when the rows were counted
-	// Who has paused it, until when and why; absent: it is not paused.
-	Pause *contract.Pause `json:"pause,omitempty"`
 }
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.

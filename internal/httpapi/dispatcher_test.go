@@ -160,13 +160,21 @@ func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (id dis
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 
-// Slots echoes the query.
-func (*fake) Slots(q SlotQuery) ([]contract.Slot, int64) {
-	return []contract.Slot{{Slot: dispatcherd.SlotID(q.After), Worker: "w", Types: []string{q.Type}, State: "free"}}, int64(q.Limit)
+func (*fake) Slots(_ context.Context, local bool) (slots []contract.Slot, notes []string) {
+	if !local {
+		notes = []string{"dispatcher b did not answer"}
+	}
+	for _, o := range []contract.Origin{{Dispatcher: 9, DispatcherName: "a"}, {Dispatcher: 7, DispatcherName: "b"}} {
+		slots = append(slots, contract.Slot{Origin: o, Slot: 3, Types: []string{"pdf"}})
+		slots = append(slots, contract.Slot{Origin: o, Slot: 20, Types: []string{"xls"}})
+	}
+	return slots, notes
 }
 
-func (*fake) Types() (p TypePage) {
-	p.Items = []Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}
+func (*fake) Status(context.Context) contract.Status { return contract.Status{} }
+
+func (*fake) Types(context.Context, bool) (p contract.TypePage) {
+	p.Items = []contract.Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}
 	return p
 }
 func (*fake) Waiting() []WaitingRequest {
@@ -244,12 +252,15 @@ func (f *fake) Change(_ context.Context, _ contract.Operation, filter contract.F
 	return contract.Bulk{}, &contract.CountError{Have: 2, Want: count}
 }
 
-func (*fake) Workers() []Worker {
-	return []Worker{
+func (*fake) Workers(_ context.Context, local bool) (all []contract.Worker, notes []string) {
+	if !local {
+		notes = []string{"dispatcher b did not answer"}
+	}
+	return []contract.Worker{
 		{Session: 3, Worker: "w", Types: []string{"pdf"}},
 		{Session: 5, Worker: "v", Types: []string{}},
 		{Session: 8, Worker: "u", Types: []string{}},
-	}
+	}, notes
 }
 
 func (*fake) Dispatchers(context.Context) ([]contract.Dispatcher, error) {

@@ -110,7 +110,7 @@ func narrow(r *rest.Request, op contract.Operation, f *contract.Filter) error {
 type TypeFilter struct {
 	rest.Query
 
-	Type string `param:"type"` // Only elements of this type, or slots that support it.
+	Type string `param:"type"` // Only elements of this type.
 }
 
 // getRequests lists the requests that wait in memory, without those that the caller may not use.
@@ -127,8 +127,23 @@ func (h *Handler) getRequests(r *rest.Request, q *TypeFilter) (p contract.Page[W
 	}), q.Query, func(w *WaitingRequest) int64 { return -int64(w.ID) })
 }
 
-func (h *Handler) getWorkers(_ *rest.Request, q *rest.Query) (contract.Page[Worker], error) {
-	return rest.Cut(h.backend.Workers(), *q, func(w *Worker) int64 { return w.Session })
+// getStatus says what the cluster does. The list of types contains those that the caller may not use, as other lists do.
+func (h *Handler) getStatus(r *rest.Request, _ *struct{}) (contract.Status, error) {
+	return h.backend.Status(r.Context()), nil
+}
+
+func (h *Handler) getWorkers(r *rest.Request, q *rest.Everywhere) (contract.Page[contract.Worker], error) {
+	all, notes := h.backend.Workers(r.Context(), q.Local)
+	return cut(all, notes, q.Query, func(w *contract.Worker) string {
+		return fmt.Sprintf("%s\n%010d %019d", w.DispatcherName, w.Dispatcher, w.Session)
+	})
+}
+
+// cut returns a page of a list of elements of several dispatchers, which is in the order of its keys.
+func cut[T any](all []T, notes []string, q rest.Query, key func(*T) string) (contract.Page[T], error) {
+	p, err := rest.Cut(all, q, key)
+	p.Notes = notes
+	return p, err
 }
 
 func (h *Handler) getDispatchers(r *rest.Request, q *rest.Query) (p contract.Page[contract.Dispatcher], err error) {
@@ -141,29 +156,21 @@ func (h *Handler) getDispatchers(r *rest.Request, q *rest.Query) (p contract.Pag
 	})
 }
 
-func (h *Handler) getSlots(_ *rest.Request, q *TypeFilter) (p contract.Page[contract.Slot], err error) {
-	s := SlotQuery{Type: q.Type, Limit: q.Limit}
-	if err = rest.After(q.Cursor, &s.After); err != nil {
-		return p, err
-	}
-	var next int64
-	if p.Items, next = h.backend.Slots(s); next > 0 {
-		p.Next = contract.CursorOf(next)
-	}
-	return p, nil
+func (h *Handler) getSlots(r *rest.Request, q *rest.Slots) (p contract.Page[contract.Slot], err error) {
+	all, notes := h.backend.Slots(r.Context(), q.Local)
+	all = slices.DeleteFunc(all, func(s contract.Slot) bool { return q.Type != "" && !slices.Contains(s.Types, q.Type) })
+	return cut(all, notes, q.Query, func(s *contract.Slot) string {
+		return fmt.Sprintf("%s\n%010d %019d", s.DispatcherName, s.Dispatcher, s.Slot)
+	})
 }
 
-// TypePage is a page of types, by name.
-type TypePage struct {
-	contract.Page[Type]
-
-	// Time since the latest count of the pending rows; before the first count, since the start.
-	PendingAge float64 `json:"pending_age_seconds"`
-}
-
-func (h *Handler) getTypes(_ *rest.Request, q *rest.Names) (p TypePage, err error) {
-	p = h.backend.Types()
-	p.Page, err = rest.Cut(slices.DeleteFunc(p.Items, func(t Type) bool { return !strings.HasPrefix(t.Type, q.Prefix) }), q.Query,
-		func(t *Type) string { return t.Type })
+func (h *Handler) getTypes(r *rest.Request, q *rest.TypeNames) (p contract.TypePage, err error) {
+	p = h.backend.Types(r.Context(), q.Local)
+	all := slices.DeleteFunc(p.Items, func(t contract.Type) bool { return !strings.HasPrefix(t.Type, q.Prefix) })
+	key := func(t *contract.Type) string {
+		return fmt.Sprintf("%s\n%s\n%010d", t.Type, t.DispatcherName, t.Dispatcher)
+	}
+	slices.SortFunc(all, func(x, y contract.Type) int { return strings.Compare(key(&x), key(&y)) })
+	p.Page, err = cut(all, p.Notes, q.Query, key)
 	return p, err
 }

@@ -104,6 +104,7 @@ func TestListsInMemoryArePaged(t *testing.T) {
 		"/v1/requests?":          "id -2 -3 -7",
 		"/v1/requests?type=pdf&": "id -2 -7",
 		"/v1/dispatchers?":       "id 7",
+		"/v1/slots?":             "slot 3 20 3 20",
 	} {
 		words := strings.Fields(want)
 		var found []string
@@ -119,7 +120,9 @@ func TestListsInMemoryArePaged(t *testing.T) {
 		}
 		require.Equal(t, words[1:], found, path)
 	}
-	require.Contains(t, ask(h, "GET", "/v1/slots?limit=2&cursor=Nw&type=pdf", "").Body.String(),
-		`{"items":[{"slot":7,"worker":"w","session":0,"number":0,"types":["pdf"],"state":"free"}],"next_cursor":"Mg"}`)
+	require.JSONEq(t, `{"items":[{"dispatcher":7,"dispatcher_name":"b","slot":3,"worker":"","session":0,"number":0,"types":["pdf"],`+
+		`"state":""}],"notes":["dispatcher b did not answer"]}`,
+		ask(h, "GET", "/v1/slots?type=pdf&cursor="+contract.Cursor("a\n0000000009 0000000000000000020").String(), "").Body.String())
+	require.NotContains(t, ask(h, "GET", "/v1/slots?local=true", "").Body.String(), "notes")
 	require.Contains(t, ask(h, "GET", "/v1/types?prefix=q", "").Body.String(), `{"items":[],"pending_age_seconds":0}`)
 }

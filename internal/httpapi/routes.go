@@ -64,9 +64,10 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 				rest.Events).Revealing(),
 		rest.On("explain-job", "GET "+one+"/why", "Say why a job does not run yet, or where it runs", h.getWhy),
 		rest.On("list-dispatchers", "GET /v1/dispatchers", "List the dispatchers that share the database, the newest first", h.getDispatchers),
-		rest.On("list-workers", "GET /v1/workers", "List the workers that are connected to this dispatcher, by session", h.getWorkers),
-		rest.On("list-slots", "GET /v1/slots", "List the slots of this dispatcher's workers and their jobs, by id", h.getSlots),
-		rest.On("list-types", "GET /v1/types", "List the types that this dispatcher knows, by name", h.getTypes),
+		rest.On("status", "GET /v1/status", "Say what the whole cluster does: dispatchers, slots, waiting jobs, ends, and alarms", h.getStatus),
+		rest.On("list-workers", "GET /v1/workers", "List the workers that are connected to dispatchers, by dispatcher and session", h.getWorkers),
+		rest.On("list-slots", "GET /v1/slots", "List the slots of the workers and their jobs, by dispatcher and id", h.getSlots),
+		rest.On("list-types", "GET /v1/types", "List the types that dispatchers know, and those of pending jobs, by name", h.getTypes),
 		rest.Raw("live", "GET /livez", "Whether the loop runs", raw(h.live)).With(verbosity{}).
 			AnsweredAs(http.StatusOK, "It runs.", rest.Text).Fails(rest.Unavailable),
 		rest.Raw("ready", "GET /readyz", "Whether the dispatcher accepts work", raw(h.ready)).With(readiness{}).

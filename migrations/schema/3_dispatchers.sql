@@ -165,6 +165,27 @@ CREATE UNLOGGED TABLE dispatcherd.reports (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX reports_job ON dispatcherd.reports (job, id);
 
+-- What each dispatcher says of itself while callers look at the cluster: one row for each, which the dispatcher replaces at most once per
+-- second and not at all while no caller looks. So any dispatcher can show the workers, slots and types of all. The table is not logged:
+-- after a crash of Postgres it is empty, and dispatchers write their rows again.
+CREATE UNLOGGED TABLE dispatcherd.summaries (
+    dispatcher int         PRIMARY KEY,
+    written_at timestamptz NOT NULL,
+    asked_at   timestamptz,
+    summary    json        NOT NULL
+) WITH (
+    fillfactor = 20,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 200,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 1000,
+    toast.autovacuum_vacuum_cost_delay = 0
+);
+COMMENT ON COLUMN dispatcherd.summaries.asked_at IS
+    'When it last asked the others for their rows, because a caller looks at the cluster. A heartbeat reads this, because the '
+    'notification may have been lost.';
+
 -- Returns whether one of the running transactions has locked a row with this xmax. The statement that fetches jobs calls it for rows that
 -- several transactions have locked: their xmax is a multixact, a list of transactions. It is a function because Postgres raises an error
 -- for an xmax that is no multixact, and only a function can catch it.

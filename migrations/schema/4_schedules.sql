@@ -41,6 +41,7 @@ CREATE TABLE dispatcherd.schedules (
     CONSTRAINT startup_worker_has_no_keys CHECK (kind <> 'startup-worker' OR keys IS NULL) -- its runs do not wait for permits
 );
 CREATE INDEX schedules_worker ON dispatcherd.schedules (type) WHERE kind = 'startup-worker';
+CREATE INDEX schedules_refused ON dispatcherd.schedules (name) WHERE error IS NOT NULL;
 COMMENT ON TABLE dispatcherd.schedules IS 'Insert, update and delete rows here; docs/how-to/schedules.md explains them.';
 COMMENT ON COLUMN dispatcherd.schedules.error IS 'Why the schedule does not run; NULL = it runs. Set by the controller.';
 COMMENT ON COLUMN dispatcherd.schedules.version IS 'Number of the edit; a trigger sets it.';

@@ -58,7 +58,8 @@ BEGIN
                 GRANT SELECT, INSERT, UPDATE, DELETE ON
                     dispatcherd.jobs, dispatcherd.jobs_waiting, dispatcherd.jobs_live, dispatcherd.jobs_done, dispatcherd.jobs_failed,
                     dispatcherd.jobs_cancelled, dispatcherd.dispatchers, dispatcherd.claims, dispatcherd.operations,
-                    dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations TO dispatcherd_dispatcher;
+                    dispatcherd.request_keys, dispatcherd.ticks, dispatcherd.key_starts, dispatcherd.durations, dispatcherd.summaries
+                    TO dispatcherd_dispatcher;
                 GRANT SELECT, INSERT, DELETE ON dispatcherd.reports TO dispatcherd_dispatcher; -- parts of outputs
                 GRANT SELECT, UPDATE, DELETE ON -- retention
                     dispatcherd.jobs_done_rest, dispatcherd.jobs_failed_rest, dispatcherd.jobs_cancelled_rest TO dispatcherd_dispatcher;

@@ -39,9 +39,12 @@ type Config struct {
 	Pending   *Pending
 	Decisions *decisionlog.Log // nil: off
 
-	Dispatcher func() int32              // the id of this dispatcher
-	Controls   func() *contract.Controls // that this dispatcher follows
-	Connected  func() []httpapi.Worker   // the connected workers by session, without their slots
+	Controls   func() *contract.Controls                // that this dispatcher follows
+	Name       string                                   // of this dispatcher
+	Dispatcher func() int32                             // its id
+	Connected  func() []contract.Worker                 // the connected workers by session, without their slots
+	Ends       func() (perSecond float64, failures int) // attempts that ended here recently, see contract.Summary
+	Window     time.Duration                            // the overtaking window; 0 = it has no bound
 	// Aside returns why statements other than claims leave out a row; "" = they do not.
 	Aside func(dispatcherd.JobID) string
 	// Unread returns why Postgres cannot read a lane; "" = it can.
@@ -65,13 +68,16 @@ type Config struct {
 type Backend struct {
 	Config
 
+	Cluster   *Cluster
 	uploads   chan struct{} // one element for each running upload
 	uploaders *quota.Places // of each user, for uploads
 }
 
 // New returns a Backend.
 func New(c Config) *Backend {
-	return &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), uploaders: quota.NewPlaces(c.Uploads - 1)}
+	b := &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), uploaders: quota.NewPlaces(c.Uploads - 1)}
+	b.Cluster = NewCluster(c.Dispatcher, b.Summary, b.jobs().Exchange)
+	return b
 }
 
 // ActiveUploads returns the number of running uploads.

@@ -19,7 +19,7 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
 	distances := map[string]int{}
-	for _, t := range b.Types().Items {
+	for _, t := range b.known() {
 		if t.Capacity > 0 {
 			distances[t.Type] = edlib.OSADamerauLevenshteinDistance(typ, t.Type)
 		}

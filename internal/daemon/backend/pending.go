@@ -41,6 +41,7 @@ type Pending struct {
 	interval time.Duration
 	most     int // types of a count
 
+	due    time.Time // a caller that looks at the cluster causes no count before
 	began  time.Time // of the count in progress
 	from   contract.PendingCursor
 	types  map[string]*contract.PendingType
@@ -64,11 +65,15 @@ func NewPending(portion CountPortion, interval time.Duration, types int) *Pendin
 	return p
 }
 
-// Counting returns the service that counts.
+// Counting returns the service that counts. While callers look at the cluster, no intervals pass without a count.
 func (p *Pending) Counting() background.Service {
-	return background.Service{Name: "pending counts", Step: func(ctx context.Context, _ background.Now) (time.Duration, error) {
+	step := func(ctx context.Context, now background.Now) (time.Duration, error) {
+		if early := p.due.Sub(now.At); now.Woken != 0 && early > 0 {
+			return early, nil
+		}
 		return p.Continue(ctx), nil
-	}}
+	}
+	return background.Service{Name: "pending counts", Topics: contract.WatchAsked, Step: step}
 }
 
 // Continue reads one portion. It returns the time until the next call. Only one goroutine
@@ -102,7 +107,9 @@ func (p *Pending) Continue(ctx context.Context) time.Duration {
 			interval = idleCounts * p.interval
 		}
 	}
-	return max(interval, min(countShare*time.Since(p.began), maxCountPause))
+	pause := min(countShare*time.Since(p.began), maxCountPause)
+	p.due = time.Now().Add(max(p.interval, pause))
+	return max(interval, pause)
 }
 
 // add adds rows of a type, if there is room for the type.

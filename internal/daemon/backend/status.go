@@ -1,20 +1,59 @@
 package backend
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
+// origin returns the Origin of what this dispatcher has.
+func (b *Backend) origin() contract.Origin {
+	return contract.Origin{Dispatcher: b.Dispatcher(), DispatcherName: b.Name}
+}
+
 // Slots implements httpapi.Backend.
-func (b *Backend) Slots(q httpapi.SlotQuery) (page []contract.Slot, next int64) {
-	list, after := actor.ListSlots(actor.SlotQuery{After: dispatcherd.SlotID(q.After), Type: q.Type, Limit: q.Limit}, b.Loop)
-	return append([]contract.Slot{}, list...), int64(after)
+func (b *Backend) Slots(ctx context.Context, local bool) (all []contract.Slot, notes []string) {
+	return gather(ctx, b, local, func(s *contract.Summary) []contract.Slot { return s.SlotList })
+}
+
+// Workers implements httpapi.Backend.
+func (b *Backend) Workers(ctx context.Context, local bool) (all []contract.Worker, notes []string) {
+	return gather(ctx, b, local, func(s *contract.Summary) []contract.Worker { return s.Workers })
+}
+
+// Types implements httpapi.Backend.
+func (b *Backend) Types(ctx context.Context, local bool) contract.TypePage {
+	if local {
+		return b.counted(b.known())
+	}
+	all, notes := gather(ctx, b, local, func(s *contract.Summary) []contract.Type { return s.Types })
+	page := b.counted(all)
+	page.Notes = notes
+	return page
+}
+
+// byName orders dispatchers.
+func byName(x, y contract.Member) int {
+	return cmp.Or(strings.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+}
+
+// gather returns one list of all dispatchers in the order of their names, or of this one, and which rows are old or missing.
+func gather[T any](ctx context.Context, b *Backend, local bool, of func(*contract.Summary) []T) (all []T, notes []string) {
+	members, notes := b.members(ctx, local)
+	slices.SortFunc(members, byName)
+	for i := range members {
+		if members[i].State == contract.RunningDispatcher {
+			all = append(all, of(&members[i].Summary)...)
+		}
+	}
+	return all, notes
 }
 
 // Waiting implements httpapi.Backend.
@@ -31,15 +70,14 @@ func (b *Backend) Waiting() []httpapi.WaitingRequest {
 // maxWorkerTypes bounds the types that are listed for a worker.
 const maxWorkerTypes = 20
 
-// Workers implements httpapi.Backend.
-func (b *Backend) Workers() []httpapi.Worker {
+// workersOf returns the connected workers with their slots.
+func (b *Backend) workersOf(slots []contract.Slot) []contract.Worker {
 	workers := b.Connected()
 	at := make(map[int64]int, len(workers))
 	for i := range workers {
-		at[workers[i].Session] = i
+		at[workers[i].Session], workers[i].Origin = i, b.origin()
 	}
 	types := make([]map[string]bool, len(workers))
-	slots, _ := actor.ListSlots(actor.SlotQuery{}, b.Loop)
 	for i := range slots {
 		s := &slots[i]
 		n, connected := at[int64(s.Session)]
@@ -71,45 +109,80 @@ func (b *Backend) Workers() []httpapi.Worker {
 	return workers
 }
 
-// Types implements httpapi.Backend.
-func (b *Backend) Types() httpapi.TypePage {
+// known returns the types that this dispatcher knows.
+func (b *Backend) known() []contract.Type {
 	var others map[string]int
 	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	known, count, pauses := actor.ListTypes(b.Loop), b.Pending.Latest(), b.Controls().Pauses
-	views, of := make([]httpapi.Type, len(known)), make(map[string]*httpapi.Type, len(known)+len(count.Types))
+	known := actor.ListTypes(b.Loop)
+	types := make([]contract.Type, len(known))
 	for i, t := range known {
-		views[i] = httpapi.Type{
-			Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
-			Oldest: contract.Seconds(t.Oldest), Pending: count.absent(),
-		}
-		of[t.Name] = &views[i]
-	}
-	for i := range pauses {
-		p := &pauses[i]
-		if of[p.Type] == nil {
-			of[p.Type] = &httpapi.Type{Type: p.Type, OtherSlots: others[p.Type], Pending: count.absent()}
-		}
-		of[p.Type].Pause = p
-	}
-	for _, t := range count.Types {
-		v := of[t.Type]
-		switch {
-		case v == nil && t.Rows == 0:
-			continue
-		case v == nil:
-			v = &httpapi.Type{Type: t.Type, OtherSlots: others[t.Type]}
-			of[t.Type] = v
-		}
-		v.Pending, v.OldestKeyed = &t.Rows, contract.Seconds(t.Keyed)
-		if v.Capacity == 0 || v.Pause != nil { // this dispatcher reads no rows of the type
-			v.Oldest = max(v.Oldest, contract.Seconds(t.Oldest))
+		types[i] = contract.Type{
+			Origin: b.origin(), Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
+			Oldest: contract.Seconds(t.Oldest),
 		}
 	}
-	list := make([]httpapi.Type, 0, len(of))
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		list = append(list, *of[name])
+	return types
+}
+
+// counted completes types by the count of pending rows and by pauses, and adds those that no dispatcher knows.
+func (b *Backend) counted(list []contract.Type) contract.TypePage {
+	var others map[string]int
+	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
+	count, pauses, known := b.Pending.Latest(), map[string]*contract.Pause{}, map[string]bool{}
+	of := make(map[string]*contract.PendingType, len(count.Types))
+	for i := range list {
+		known[list[i].Type] = true
 	}
-	return httpapi.TypePage{Page: contract.Page[httpapi.Type]{Items: list}, PendingAge: contract.Seconds(time.Since(count.At))}
+	add := func(name string) {
+		if !known[name] {
+			known[name], list = true, append(list, contract.Type{Type: name, OtherSlots: others[name]})
+		}
+	}
+	for _, p := range b.Controls().Pauses {
+		pauses[p.Type] = &p
+		add(p.Type)
+	}
+	for i := range count.Types {
+		t := &count.Types[i]
+		if of[t.Type] = t; t.Rows > 0 {
+			add(t.Type)
+		}
+	}
+	for i := range list {
+		t := &list[i]
+		t.Pending, t.Pause = count.absent(), pauses[t.Type]
+		if n := of[t.Type]; n != nil {
+			t.Pending, t.OldestKeyed = &n.Rows, contract.Seconds(n.Keyed)
+			if t.Capacity == 0 || t.Pause != nil { // the dispatcher reads no rows of the type
+				t.Oldest = max(t.Oldest, contract.Seconds(n.Oldest))
+			}
+		}
+	}
+	return contract.TypePage{Page: contract.Page[contract.Type]{Items: list}, PendingAge: contract.Seconds(time.Since(count.At))}
+}
+
+// Summary returns what this dispatcher says of itself.
+func (b *Backend) Summary() (s contract.Summary) {
+	var g actor.Gauges
+	b.Loop.Ask(func(c *actor.Core) { g = c.Gauges() })
+	s.SlotCounts = contract.SlotCounts{Slots: g.Slots, Free: g.Free, Reserved: g.Reserved, Busy: max(g.Slots-g.Free-g.Reserved, 0)}
+	s.PerSecond, s.Failures = b.Ends()
+	alarm := func(holds bool, kind, text string) {
+		if holds {
+			s.Alarms = append(s.Alarms, contract.Alarm{Kind: kind, About: b.Name, Text: "dispatcher " + b.Name + ": " + text})
+		}
+	}
+	alarm(g.CircuitOpen, "postgres", "Postgres does not answer it, so it claims no jobs")
+	alarm(!b.Subscribed(), "notifications", "notifications of Postgres do not arrive, so it finds new jobs only by polling")
+	alarm(b.CutOff(), "sockets", "the file of one of its sockets was replaced, so workers or callers cannot connect")
+	alarm(g.Held > 0, "refused_ends", "Postgres refuses to record the ends of jobs; its log says why")
+	alarm(g.Aside > 0, "refused_claims", "Postgres refuses to claim jobs; its log says which")
+	s.SlotList, _ = actor.ListSlots(actor.SlotQuery{}, b.Loop)
+	for i := range s.SlotList {
+		s.SlotList[i].Origin = b.origin()
+	}
+	s.Workers, s.Types = b.workersOf(s.SlotList), b.known()
+	return s
 }
 
 // probePatience is how long the loop may take to answer a probe.

@@ -55,7 +55,9 @@ func (b *Backend) workerNames() (names []string) {
 func (b *Backend) doubt(typ string) string {
 	offered := false
 	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(typ) })
-	if offered || slices.ContainsFunc(b.Types().Items, func(t httpapi.Type) bool { return t.Type == typ && (t.Pending == nil || *t.Pending > 0) }) {
+	if offered || slices.ContainsFunc(b.counted(b.known()).Items, func(t contract.Type) bool {
+		return t.Type == typ && (t.Pending == nil || *t.Pending > 0)
+	}) {
 		return ""
 	}
 	text := fmt.Sprintf("no slot supports type %q, and no job of it waits", typ)

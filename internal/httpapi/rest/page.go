@@ -23,6 +23,32 @@ type Names struct {
 	Prefix string `param:"prefix"` // Only names that begin with this text.
 }
 
+// Scope says whose elements a list contains.
+type Scope struct {
+	// Only those of the dispatcher that answers. Otherwise those of the whole cluster; notes then says which dispatchers did not answer.
+	Local bool `param:"local"`
+}
+
+// Everywhere selects a page of a list of what dispatchers have in memory.
+type Everywhere struct {
+	Query
+	Scope
+}
+
+// TypeNames selects a page of types.
+type TypeNames struct {
+	Names
+	Scope
+}
+
+// Slots selects a page of slots.
+type Slots struct {
+	Query
+	Scope
+
+	Type string `param:"type"` // Only slots that support this type.
+}
+
 const cursorRule = "must be next_cursor of the previous page of this list"
 
 // ErrCursor is the error for a cursor of another list.

@@ -62,6 +62,9 @@ func List[T any](
 // PrintPage prints a page of a list: value as JSON under name, or a line for each element. Then it says how to get the next
 // page, or that there is none of what the command lists.
 func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header string, row func(*T) []any, none string) error {
+	for _, note := range page.Notes {
+		a.Say("%s.", note)
+	}
 	switch {
 	case page.Next != "":
 		a.Say("There are more: --cursor %s shows the next page.", page.Next)

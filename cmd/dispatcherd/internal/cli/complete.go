@@ -39,9 +39,16 @@ func (a *Invocation) typeFlag(cmd *cobra.Command, typ *string, usage string) {
 
 // completeTypes offers the types of a dispatcher.
 func (a *Invocation) completeTypes() completion {
-	return complete(a, "/v1/types", rest.Query{Limit: completionPage}, func(t *httpapi.Type) (value, about string) {
+	return complete(a, "/v1/types", local(completionPage), func(t *contract.Type) (value, about string) {
 		return t.Type, Counted(t.Capacity, "slot")
 	})
+}
+
+// local selects types of the dispatcher that answers, which needs no other dispatcher.
+func local(limit int) rest.TypeNames {
+	q := rest.TypeNames{Scope: rest.Scope{Local: true}}
+	q.Limit = limit
+	return q
 }
 
 // complete offers the elements of a list. It resolves the settings, because cobra does not run the hooks of a command that it

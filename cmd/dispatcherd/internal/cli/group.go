@@ -72,7 +72,8 @@ run trigger run-now
 seal close
 set add create edit
 show get status describe graph ticks
-types queues depth top stats status ps overview
+status top stats ps overview
+types queues depth
 wait await join
 why explain reason`
 

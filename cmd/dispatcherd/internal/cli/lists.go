@@ -14,48 +14,61 @@ import (
 
 // SlotCommand is the group of commands about slots.
 func (a *Invocation) SlotCommand() *cobra.Command {
-	var q httpapi.TypeFilter
-	list := List(a, New("list", "List slots and their states, by id",
-		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --limit 50 -o json"), "/v1/slots", &q, &q.Query,
-		"slot, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
+	var q rest.Slots
+	list := List(a, New("list", "List the slots of the cluster and their states",
+		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --local --limit 50 -o json"), "/v1/slots", &q, &q.Query,
+		"slot, dispatcher, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
 	a.typeFlag(list, &q.Type, "only slots that support this type")
-	return a.APIGroup("slot", "List the slots of a running dispatcher", list)
+	localFlag(list, &q.Scope)
+	return a.APIGroup("slot", "List the slots of the workers", list)
+}
+
+// localFlag adds the flag that restricts a list to the dispatcher that answers.
+func localFlag(cmd *cobra.Command, q *rest.Scope) {
+	cmd.Flags().BoolVar(&q.Local, "local", false, "only those of the dispatcher that answers, not of the whole cluster")
 }
 
 func slotRow(s *contract.Slot) []any {
 	state := s.State + When(s.Draining, ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
-	return []any{s.Slot, s.Worker, s.Number, state, When(s.Job != 0, "%d (%s)", s.Job, s.JobType), strings.Join(s.Types, ", ")}
+	job := When(s.Job != 0, "%d (%s)", s.Job, s.JobType)
+	return []any{s.Slot, s.DispatcherName, s.Worker, s.Number, state, job, strings.Join(s.Types, ", ")}
 }
 
-// TypesCommand lists the types of a running dispatcher.
+// TypesCommand lists the types of the cluster.
 func (a *Invocation) TypesCommand() *cobra.Command {
-	var q rest.Query
+	var q rest.TypeNames
 	cmd := New("types", "List types, their slots and their waiting jobs",
-		"  dispatcherd types\n  dispatcherd types --limit 50 -o jsonl")
-	cmd.Long = `Lists the types of the slots and of the waiting jobs.
+		"  dispatcherd types\n  dispatcherd types --local --limit 50 -o jsonl")
+	cmd.Long = `Lists the types of the slots and of the waiting jobs of the whole cluster: a line for each type at each dispatcher.
 
-SLOTS and FREE count the slots of this dispatcher, OTHER SLOTS those of other dispatchers.
-PENDING counts the pending jobs in Postgres. It is counted from time to time; the command says when.
-KNOWN counts those that this dispatcher has in memory, and REQUESTS its waiting on-demand requests.
-OLDEST is how long the oldest known job has waited.
+SLOTS counts the slots of the dispatcher that support the type, and FREE those of them on which no job runs.
+OTHER SLOTS counts those of all other dispatchers.
+PENDING counts the pending jobs in Postgres, whichever dispatcher will run them: it is the same in each line of a
+type. It is counted from time to time; the command says when.
+KNOWN counts those that the dispatcher has in memory, and REQUESTS its waiting on-demand requests.
+OLDEST is how long the oldest of these has waited.
+A line without a dispatcher is a type with pending jobs that no dispatcher knows.
 PAUSED says who has paused the type, until when and why.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := Page[httpapi.TypePage](cmd.Context(), a, "/v1/types", &q)
+		p, err := Page[contract.TypePage](cmd.Context(), a, "/v1/types", &q)
 		if err != nil {
 			return err
 		}
 		a.Say("Pending jobs were counted %v ago.", time.Duration(p.PendingAge*float64(time.Second)).Round(time.Second/10))
-		return PrintPage(a, "types", p.Page, "type, slots, free, other slots, pending, known, requests, oldest, paused", typeRow,
+		const header = "type, dispatcher, slots, free, other slots, pending, known, requests, oldest, paused"
+		return PrintPage(a, "types", p.Page, header, typeRow,
 			"No type is known: no worker has offered one, and that count found no pending job.")
 	}
-	PageFlags(cmd, &q, "types")
+	PageFlags(cmd, &q.Query, "types")
+	localFlag(cmd, &q.Scope)
 	a.APIFlags(cmd)
 	return cmd
 }
 
-func typeRow(t *httpapi.Type) []any {
+func typeRow(t *contract.Type) []any {
 	return []any{
-		t.Type, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests, spanOf(max(t.Oldest, t.OldestKeyed)),
+		t.Type, t.DispatcherName, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests,
+		spanOf(max(t.Oldest, t.OldestKeyed)),
 		pauseText(t.Pause),
 	}
 }
@@ -82,20 +95,28 @@ func (a *Invocation) jobRequestsCommand() *cobra.Command {
 	return cmd
 }
 
-// WorkerListCommand lists the workers of a running dispatcher.
+// WorkerListCommand lists the workers of the cluster.
 func (a *Invocation) WorkerListCommand() *cobra.Command {
-	var q rest.Query
+	var q rest.Everywhere
 	cmd := List(a, New("list", "List the connected workers and their slots",
-		"  dispatcherd worker list\n  dispatcherd worker list -o jsonl"), "/v1/workers", &q, &q,
-		"session, worker, uid, pid, slots, free, types, drained", workerRow, "No worker is connected.")
+		"  dispatcherd worker list\n  dispatcherd worker list --local -o jsonl"), "/v1/workers", &q, &q.Query,
+		"worker, dispatcher, session, uid, pid, slots, free, types, drained", workerRow, "No worker is connected.")
+	cmd.Long = `Lists the workers that are connected to the dispatchers of the whole cluster.
+
+WORKER is the name that the worker has given itself, DISPATCHER the dispatcher to which it is connected, and
+SESSION the number of this connection there. UID and PID are those of its process on the host of the dispatcher.
+SLOTS counts its slots, that is how many jobs it can run at the same time; "draining" are those that take no
+more jobs. FREE counts those on which no job runs or is about to start. TYPES are the types that its slots support.
+DRAINED says who has drained the worker, when and why.`
+	localFlag(cmd, &q.Scope)
 	a.APIFlags(cmd)
 	return cmd
 }
 
-func workerRow(w *httpapi.Worker) []any {
+func workerRow(w *contract.Worker) []any {
 	slots := strconv.Itoa(w.Slots) + When(w.Draining > 0, ", %d draining", w.Draining)
 	types := strings.Join(w.Types, ", ") + When(w.AllTypes > len(w.Types), ", … (%d)", w.AllTypes)
-	row := []any{w.Session, w.Worker, w.UID, w.PID, slots, w.Free, types}
+	row := []any{w.Worker, w.DispatcherName, w.Session, w.UID, w.PID, slots, w.Free, types}
 	if d := w.Drain; d != nil {
 		only := When(len(d.Types) > 0, ", only %s", strings.Join(d.Types, ", "))
 		return append(row, "by "+d.By+" at "+Stamp(d.At)+only+When(d.Reason != "", ": %s", d.Reason))

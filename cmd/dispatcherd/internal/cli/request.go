@@ -11,9 +11,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
@@ -172,7 +171,7 @@ func (a *Invocation) suggestType(ctx context.Context, typ string, err error) err
 	if !ok || p.Type != client.TypeNoSlot {
 		return explained
 	}
-	types, err := Page[httpapi.TypePage](ctx, a, "/v1/types", rest.Query{Limit: LargestPage})
+	types, err := Page[contract.TypePage](ctx, a, "/v1/types", local(LargestPage))
 	var names []string
 	for _, t := range types.Items {
 		if t.Capacity+t.OtherSlots > 0 {

@@ -229,7 +229,7 @@ func (f *exportFlags) slotsFor(ctx context.Context) ([]trace.Slot, []trace.SlotE
 		return other.Slots, other.Events, nil
 	}
 	var slots []trace.Slot
-	for q := (rest.Query{Limit: cli.LargestPage}); ; {
+	for q := (rest.Slots{Query: rest.Query{Limit: cli.LargestPage}, Scope: rest.Scope{Local: true}}); ; {
 		page, err := cli.Page[contract.Page[contract.Slot]](ctx, f.of, "/v1/slots", q)
 		if err != nil {
 			return nil, nil, err
