@@ -68,7 +68,7 @@ test/packages:
 	$(GO_TEST) $(SEQUENTIAL) $(TWICE) || status=1; \
 	$(GO_TEST) -run '$(AS_BUILT)' ./e2e ./claim || status=1; \
 	(cd tools/lab && go vet ./... && $(GO_TEST) ./...) || status=1; \
-	(cd tools && go vet ./licenses && $(GO_TEST) ./licenses) || status=1; \
+	(cd tools && go vet ./licenses ./manifest && $(GO_TEST) ./licenses ./manifest) || status=1; \
 	exit $$status
 
 .PHONY: lint
@@ -82,7 +82,7 @@ lint: bin/golangci-lint units rules openapi ## Check format, vet (also for macOS
 	bin/golangci-lint run ./...
 	@$(MAKE) -s licenses >/dev/null
 	cd tools/lab && go vet ./... && ../../bin/golangci-lint run ./...
-	cd tools && go vet ./licenses ./measures && ../bin/golangci-lint run ./licenses ./measures
+	cd tools && go vet ./licenses ./measures ./manifest && ../bin/golangci-lint run ./licenses ./measures ./manifest
 	go test -count=1 ./internal/lint/...
 
 .PHONY: licenses
