@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -104,7 +105,8 @@ func TestSelectorsAndPortsMeetThePods(t *testing.T) {
 	assert.Equal(t, worker(t).Spec.Selector.MatchLabels, worker(t).Spec.Template.Labels)
 }
 
-// Each volume that a container mounts exists, and each key that it reads is in a secret of this manifest. dispatcherd-tls is created by others.
+// Each volume that a container mounts exists, and each key that it reads is in a secret of this manifest. Others create
+// dispatcherd-tls.
 func TestSecretsAndVolumesExist(t *testing.T) {
 	keys := map[string]bool{"dispatcherd-tls/tls.crt": true, "dispatcherd-tls/tls.key": true}
 	for _, o := range objects(t) {
@@ -164,4 +166,18 @@ func TestWorkersKnowEveryDispatcher(t *testing.T) {
 		addresses = append(addresses, "tls://"+set.Name+"-"+string(rune('0'+i))+"."+set.Spec.ServiceName+":7411")
 	}
 	assert.Contains(t, worker(t).Spec.Template.Spec.Containers[0].Args, "--dispatcher="+strings.Join(addresses, ","))
+}
+
+// The program knows each flag: it reads all flags before it prints its help.
+func TestProgramKnowsTheFlags(t *testing.T) {
+	for _, pod := range []corev1.PodSpec{dispatchers(t).Spec.Template.Spec, worker(t).Spec.Template.Spec} {
+		for _, c := range append(slices.Clone(pod.InitContainers), pod.Containers...) {
+			args, _, _ := strings.Cut(strings.Join(c.Args, "\n"), "\n--\n")
+			args = strings.ReplaceAll(args, "$(POD_NAME)", "pod-1")
+			cmd := exec.Command("go", append(append([]string{"run", "./cmd/dispatcherd"}, strings.Split(args, "\n")...), "--help")...)
+			cmd.Dir = "../.."
+			out, err := cmd.CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+		}
+	}
 }
