@@ -103,8 +103,8 @@ func (ev Controlled) apply(c *Core) {
 
 // sortedSessions returns the sessions by id.
 func (c *Core) sortedSessions() []*session {
-	// order-free: they are sorted
-	return slices.SortedFunc(maps.Values(c.sessions), func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+	byID := func(a, b *session) int { return cmp.Compare(a.id, b.id) }
+	return slices.SortedFunc(maps.Values(c.sessions), byID) // order-free: they are sorted
 }
 
 // RequestsPaused reports whether an operator has paused the requests of a type.
@@ -280,9 +280,9 @@ func (c *Core) Controls() (version int64, running map[string]int) {
 		return c.controls.Version, nil
 	}
 	running = map[string]int{}
-	for _, s := range c.sessions { // order-free: sums
+	for _, s := range c.sessions { // order-free: only sums
 		for _, d := range c.drainsOf(s) {
-			running[d.Key()] += 0
+			running[d.Key()] += 0 // also without a job
 			for _, ref := range s.slots {
 				if j := c.slots[ref].job; j != nil && len(c.served(s, []string{c.index.Name(j.Type)})) == 0 {
 					running[d.Key()]++

@@ -90,7 +90,7 @@ type Stats struct {
 	TimedOut, HungUp                         uint64 // attempts that exceeded their timeout; sessions ended because a cancel was ignored
 	Stale                                    uint64 // reports rejected because the attempt is no longer the current one
 	Answered, Late, Unsupported, Busy        uint64 // on-demand requests by answer
-	Preempted                                uint64 // queued jobs that lost their reserved slot to another job, or because an operator drained it
+	Preempted                                uint64 // queued jobs whose reserved slot another job got, or an operator drained
 	Spawned, SpawnsRefused                   uint64 // children inserted; spawns refused
 	Violations                               uint64 // impossible transitions of jobs
 	Deferred                                 uint64 // times that Postgres did not record an end although it recorded others

@@ -110,13 +110,12 @@ func (c *Core) leave(j *job) {
 // must run before placements. Otherwise a job could be sent to such a session, and
 // the end of the session would count as a crash.
 func (c *Core) disconnectRejected() {
-	for i := 0; i < len(c.rejected); i++ { // the end of a session may cause further rejections
-		if s := c.sessions[c.rejected[i]]; s != nil {
+	for ; len(c.rejected) > 0; c.rejected = c.rejected[1:] { // the end of a session may cause further rejections
+		if s := c.sessions[c.rejected[0]]; s != nil {
 			c.detachAll(s, nil)
 			c.disconnect(s)
 		}
 	}
-	c.rejected = c.rejected[:0]
 }
 
 // disconnect forgets a session that this dispatcher ends. Slots that its worker

@@ -85,6 +85,8 @@ func (w *randomWalk) turn() {
 		w.disconnect()
 	case k < 6:
 		w.withdraw()
+	case k == 6 && w.audit == nil && w.rng.IntN(20) == 0:
+		w.control()
 	case k < 50 && len(w.running) > 0:
 		w.release()
 	case k < 75:

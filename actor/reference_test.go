@@ -29,6 +29,8 @@ type reference struct {
 	otherSlots map[string]int            // slots of other dispatchers, by type
 	shares     map[string]contract.Share // shares of this dispatcher; rows of other shares have the penalty
 	owner      map[dispatcherd.SlotID]dispatcherd.SessionID
+	paused     map[string]*contract.Pause
+	drained    map[dispatcherd.SessionID]bool
 	turns      int
 }
 
@@ -329,6 +331,9 @@ func (h *history) disturbedStep(events ...Event) {
 	if len(h.sessions) > 0 && h.rng.IntN(3) == 0 {
 		h.feed(h.randomDisconnect()) // while slots of that session are reserved
 	}
+	if h.rng.IntN(3) == 0 {
+		h.feed(h.randomControls()) // while claims are in flight
+	}
 	calm := 0 // consecutive rounds without a disturbed answer
 	for calm < 3 {
 		for h.answerOne(is[*effect.Fetch]) || h.answerOne(is[*effect.SetGate]) || h.answerBadly(&calm) {
@@ -531,6 +536,9 @@ func (h *history) run() {
 			if h.shared && h.rng.IntN(2) == 0 {
 				events = append(events, h.randomClusterCapacity())
 			}
+			if h.rng.IntN(4) == 0 {
+				events = append(events, h.randomControls())
+			}
 			h.step(append(events, h.randomEvents()...)...)
 		}
 		h.recordEnds()
@@ -591,14 +599,14 @@ func (h *history) randomRegistration() Event {
 		h.sessions = append(h.sessions, h.nextSess)
 	}
 	s := h.sessions[h.rng.IntN(len(h.sessions))]
-	ev := Registered{Session: s, Fingerprint: h.fingerprintOf(s)}
+	ev := Registered{Session: s, Worker: workerOf(s), Fingerprint: h.fingerprintOf(s)}
 	for range 1 + h.rng.IntN(3) {
 		types := slices.Clone(referenceTypes)
 		h.rng.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
 		types = types[:1+h.rng.IntN(len(types))]
 		slices.Sort(types)
 		ev.Slots = append(ev.Slots, dispatcherd.Slot{ID: h.nextSlot, Number: h.numbers[s], Types: types})
-		h.reference.slots[h.nextSlot] = &referenceSlot{id: h.nextSlot, types: types}
+		h.reference.slots[h.nextSlot] = &referenceSlot{id: h.nextSlot, types: types, draining: h.reference.drained[s]}
 		h.owner[h.nextSlot], h.number[h.nextSlot] = s, h.numbers[s]
 		h.nextSlot++
 		h.numbers[s]++
@@ -645,7 +653,7 @@ func (h *history) randomRequest() Event {
 // sessionFor returns the session that offers a type and has the smallest id, or 0.
 func (h *history) sessionFor(typ string) (first dispatcherd.SessionID) {
 	for id, s := range h.reference.slots {
-		if owner := h.owner[id]; slices.Contains(s.types, typ) && (first == 0 || owner < first) {
+		if owner := h.owner[id]; !s.draining && slices.Contains(s.types, typ) && (first == 0 || owner < first) {
 			first = owner
 		}
 	}

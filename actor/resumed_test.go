@@ -38,6 +38,9 @@ func (ref *reference) penalty(j *referenceJob) int64 {
 // non-local row only after its owner had time to take it. After a non-local row was
 // preempted, it cannot be placed here before the next scan.
 func (ref *reference) due(j *referenceJob, dbNow int64) bool {
+	if ref.isPaused(j) {
+		return false
+	}
 	if ref.nonLocal(j) {
 		return !j.preempted && j.since <= dbNow-backlog.OwnerGrace.Milliseconds()
 	}
@@ -111,7 +114,7 @@ func (h *history) randomResumeOffer() Event {
 	}
 	h.nextSess++
 	h.sessions = append(h.sessions, h.nextSess)
-	ev := Registered{Session: h.nextSess, Fingerprint: h.fingerprintOf(h.nextSess)}
+	ev := Registered{Session: h.nextSess, Worker: workerOf(h.nextSess), Fingerprint: h.fingerprintOf(h.nextSess)}
 	for range min(len(rows), 1+h.rng.IntN(3)) {
 		i := h.rng.IntN(len(rows))
 		r := rows[i]
@@ -160,7 +163,7 @@ func (h *history) resumed(e *effect.Resume) {
 		"seed %d: job %d continues but belongs to another dispatcher; history:\n%v", h.seed, e.Job, h.log)
 	h.running = append(h.running,
 		&effect.Send{Session: e.Session, Slot: e.Slot, Number: e.Number, Job: e.Job, Attempt: e.Attempt, Type: r.Type})
-	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true}
+	h.reference.slots[e.Slot] = &referenceSlot{id: e.Slot, types: slot.Types, busy: true, draining: h.reference.drained[e.Session]}
 	h.owner[e.Slot], h.number[e.Slot] = e.Session, e.Number
 	h.adopted++
 }
@@ -227,6 +230,7 @@ func (h *history) restart() {
 	clear(h.reference.waiting)
 	clear(h.owner)
 	h.reference.otherSlots, h.reference.shares = nil, nil
+	h.reference.paused, h.reference.drained = nil, nil
 	h.handovers++
 }
 

@@ -71,8 +71,8 @@ func (c *Core) NextWake() timing.Instant {
 	if c.hasWorkLeft() || c.claims.full && len(c.dirty) > 0 && len(c.claims.inFlight) < c.cfg.Limits.Claims {
 		return c.now + 1
 	}
-	return min(c.firstAlarm(), c.controls.ends, c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now), c.ends.held.wake(c.now),
-		c.adopts.breaker.Wake(c.now), c.adopts.wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
+	return min(c.firstAlarm(), c.controls.ends, c.claims.breaker.Wake(c.now), c.pausesEnd(), c.ends.breaker.Wake(c.now),
+		c.ends.held.wake(c.now), c.adopts.breaker.Wake(c.now), c.adopts.wake(c.now), c.backlog.Wake(len(c.dirty) > 0))
 }
 
 func (ev ClusterCapacity) apply(c *Core) {

@@ -90,7 +90,7 @@ func TestPauseIsEffectiveOnAllDispatchers(t *testing.T) {
 		require.Contains(t, h.shown("types"), p.Text())
 		require.Contains(t, h.shown("job why %d", waiting), "Paused: "+p.Text())
 		require.NotContains(t, h.shown("job why %d", waiting), "Outranked")
-		require.Equal(t, 1.0, h.samples()["dispatcherd_paused_types"])
+		require.Positive(t, h.samples()["dispatcherd_paused_types"])
 	}
 	_, err = b.over().Do(t.Context(), client.Request{Type: "x", Timeout: time.Minute})
 	var problem *client.Problem

@@ -23,6 +23,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -113,12 +114,18 @@ func (d *Daemon) apiPool(ctx context.Context) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// openAPI opens the listeners of the API. They do not accept connections yet.
+// openAPI opens the listeners of the API. They do not accept connections yet. It also reads what operators have paused and drained,
+// which the Core must know before it knows a worker.
 func (d *Daemon) openAPI(ctx context.Context) error {
 	var err error
 	if d.api.pool, err = d.apiPool(ctx); err != nil {
 		return err
 	}
+	controls, err := operation.Controls{DB: d.api.pool}.Read(ctx)
+	if err != nil {
+		return fmt.Errorf("reading what operators have paused and drained: %w", err)
+	}
+	d.api.controls.Store(&controls)
 	socket, err := d.listen(d.cfg.APISocket, d.cfg.APIAccess)
 	if err != nil {
 		return err

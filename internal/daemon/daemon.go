@@ -29,7 +29,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/flow/flowstore"
 	"github.com/dispatcherd/dispatcherd/internal/limits/admission"
 	"github.com/dispatcherd/dispatcherd/internal/limits/limitstore"
-	"github.com/dispatcherd/dispatcherd/internal/operation"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/controller"
 	"github.com/dispatcherd/dispatcherd/internal/schedule/schedulestore"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
@@ -140,13 +139,9 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if err = d.checkInherited(); err != nil {
 		return nil, err
 	}
-	controls, err := operation.Controls{DB: d.api.pool}.Read(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading what operators have paused and drained: %w", err)
-	}
 	undo := d.construct(ctx, lease)
 	d.start()
-	d.follow(controls)
+	d.follow(*d.api.controls.Load())
 	d.serveWorkers(worker)
 	d.serveBackground(undo)
 	d.notifySupervisor("READY=1")

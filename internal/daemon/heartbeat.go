@@ -44,7 +44,8 @@ func (h *heartbeats) otherSlots() map[string]int {
 }
 
 // run sends heartbeats until ctx is done. It sends one at once after an adoption took over
-// rows; see shell.TookOver. It does the same when it follows new controls. It also sends one at once if a type has got its first slot: jobs with keys wait until the
+// rows; see shell.TookOver. It does the same when it follows new controls. It also sends one at once if a type has got its
+// first slot: jobs with keys wait until the
 // controller knows of it. Between two regular heartbeats this happens once at most, so workers whose types change do not make
 // it send many.
 func (h *heartbeats) run(ctx context.Context) {

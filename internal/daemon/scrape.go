@@ -103,7 +103,8 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	emitGauge(emit, "dispatcherd_slots_reserved", "Slots whose job is chosen and whose claim is not answered.", gauges.Reserved)
 	controls := d.api.controls.Load()
 	emitGauge(emit, "dispatcherd_paused_types", "Types that operators have paused; it is the same at all dispatchers.", len(controls.Pauses))
-	emitGauge(emit, "dispatcherd_drained_workers", "Workers that operators have drained; it is the same at all dispatchers.", len(controls.Drains))
+	emitGauge(emit, "dispatcherd_drained_workers", "Workers that operators have drained; it is the same at all dispatchers.",
+		len(controls.Drains))
 	emitGauge(emit, "dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
 		boolToInt(d.reports.notified.Load()))
 	for event, n := range map[string]uint64{
@@ -160,7 +161,9 @@ type typeSums struct {
 func (s *typeSums) add(t *contract.Type) {
 	s.free, s.taken = s.free+t.Free, s.taken+t.Capacity-t.Free
 	s.known, s.requests = s.known+t.Known, s.requests+t.Requests
-	s.oldest = max(s.oldest, t.Oldest)
+	if t.Pause == nil { // otherwise an operator wants its jobs to wait
+		s.oldest = max(s.oldest, t.Oldest)
+	}
 	if t.Pending == nil {
 		return
 	}

@@ -58,7 +58,8 @@ func (d *Daemon) restoring() background.Service {
 func (d *Daemon) operated(done []operation.Operation, changed int, refused error) {
 	first := &done[0]
 	fields := []zap.Field{
-		zap.String("kind", first.Kind), zap.Int64("target", int64(first.Target)), zap.String("name", first.Name), zap.String("by", first.Who), zap.String("reason", first.Reason),
+		zap.String("kind", first.Kind), zap.Int64("target", int64(first.Target)), zap.String("name", first.Name),
+		zap.String("by", first.Who), zap.String("reason", first.Reason),
 		zap.Int("operations", len(done)), zap.Int("changed", changed),
 	}
 	if refused != nil {
