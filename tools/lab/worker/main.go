@@ -67,8 +67,9 @@ func runAll(ctx context.Context, o options) error {
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	for _, m := range members {
-		o.name, o.log, o.dispatcher.Addresses = m.Name, m.Log, m.Dispatcher
-		all.Go(func() error { return run(ctx, o) })
+		one := o
+		one.name, one.log, one.dispatcher.Addresses = m.Name, m.Log, m.Dispatcher
+		all.Go(func() error { return run(ctx, one) })
 	}
 	return all.Wait()
 }

@@ -1,12 +1,14 @@
 package stage
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/fault"
 	"github.com/dispatcherd/dispatcherd/tools/lab/internal/history"
@@ -35,14 +37,20 @@ type Worker struct {
 }
 
 // startWorkers starts the workers.
-func (s *Stage) startWorkers(o *Setup) error {
+func (s *Stage) startWorkers(ctx context.Context, o *Setup) error {
 	busy := s.Daemons[o.Idle:]
-	for i := range len(busy) * o.Workers {
-		start := func() (*Worker, error) { return s.startWorker(i, busy[i%len(busy)], o.Offers) }
-		if s.remote != nil {
-			start = func() (*Worker, error) { return s.startRemote(i, busy, o) }
+	n := len(busy) * o.Workers
+	start := func(i int) (*Worker, error) { return s.startWorker(i, busy[i%len(busy)], o.Offers) }
+	if s.remote != nil { // a worker that finds no listener goes to the next daemon, and stays there
+		for _, d := range busy {
+			if err := d.AwaitReady(ctx, time.Minute); err != nil {
+				return err
+			}
 		}
-		w, err := start()
+		n, start = o.Workers, func(i int) (*Worker, error) { return s.startRemote(i, busy, o) }
+	}
+	for i := range n {
+		w, err := start(i)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ type Setup struct {
 	Name    string
 	Daemons int
 	Flags   []string // flags of every daemon
-	Workers int      // number of workers of each daemon
+	Workers int      // number of workers of each daemon, or of all daemons with Remote
 	Offers  []Offer  // offers of every worker
 	Mix     func(n int64) history.Work
 	Types   []string
@@ -134,7 +134,7 @@ func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 			}
 		}
 	}
-	if err := s.startWorkers(&o); err != nil {
+	if err := s.startWorkers(ctx, &o); err != nil {
 		return nil, err
 	}
 	if leaked, why := s.AwaitSlots(ctx, 30*time.Second); leaked != 0 {
