@@ -40,7 +40,7 @@ func (w *Worker) guard(ctx context.Context, c *workerproto.Conn) {
 
 // leave prepares to close a connection whose dispatcher has told the worker to go away, if the worker knows another
 // dispatcher, which then resumes the executions. On-demand requests end before, because no other dispatcher has their callers.
-// They have the time grace.
+// They have the time grace. So have all executions if none may continue without a connection.
 func (w *Worker) leave(c *workerproto.Conn, grace time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *Worker) leave(c *workerproto.Conn, grace time.Duration) {
 func (w *Worker) leaveIdleLocked() {
 	c := w.leaving
 	for _, sl := range w.slots {
-		if e := sl.run; e != nil && e.conn == c && e.job.Mode == dispatcherd.OnDemand {
+		if e := sl.run; e != nil && e.conn == c && (e.job.Mode == dispatcherd.OnDemand || c.Keep() <= 0) {
 			return
 		}
 	}

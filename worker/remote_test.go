@@ -109,7 +109,8 @@ func TestRemoteExecutionEndsBeforeItsJobRunsElsewhere(t *testing.T) {
 func TestExecutionEndsWithTheLeaseOfARemoteDispatcher(t *testing.T) {
 	var left atomic.Int64
 	left.Store(int64(time.Hour))
-	d, address := startRemote(t, workerproto.Limits{RemoteResume: time.Second, Trust: func() time.Duration { return time.Duration(left.Load()) }})
+	trust := func() time.Duration { return time.Duration(left.Load()) }
+	d, address := startRemote(t, workerproto.Limits{RemoteResume: time.Second, Trust: trust})
 	w, started, _, ended := remoteWorker(t, address)
 	run(t, w)
 	s, _ := d.opened()

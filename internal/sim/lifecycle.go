@@ -168,7 +168,8 @@ func (h *host) closeSession(c *conn) {
 
 // closeSilent ends a session whose worker was silent for too long.
 func (h *host) closeSilent(c *conn) {
-	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || h.world.remote.keep == 0 && !h.world.workers[c.worker].stopped || !h.isSilent(c) {
+	silent := h.world.remote.keep > 0 || h.world.workers[c.worker].stopped
+	if c.hostEnd.closed || c.hostIncarnation != h.incarnation || !silent || !h.isSilent(c) {
 		return
 	}
 	h.world.closeHostEnd(c)
