@@ -48,3 +48,17 @@ func (c *Client) ResumeWorker(ctx context.Context, worker string) (unconfirmed [
 func (c *Client) Drains(ctx context.Context, q Names) (Page[DrainState], error) {
 	return page[Page[DrainState]](ctx, c, "/v1/drains", q)
 }
+
+// DrainDispatcher drains a dispatcher: it accepts no new workers, and those that know other dispatchers go there with their jobs, until
+// [Client.ResumeDispatcher] or until it is restarted. dispatcher is its name or id. The error is a *Problem of type TypeNotFound if no such
+// dispatcher lives.
+func (c *Client) DrainDispatcher(ctx context.Context, dispatcher string) (unconfirmed []string, err error) {
+	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/dispatchers/"+segment(dispatcher)+"/drain", nil)
+	return answer.Unconfirmed, err
+}
+
+// ResumeDispatcher lets a drained dispatcher accept workers again. The error is a *Problem of type TypeNotFound if it is not drained.
+func (c *Client) ResumeDispatcher(ctx context.Context, dispatcher string) (unconfirmed []string, err error) {
+	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/dispatchers/"+segment(dispatcher)+"/resume", nil)
+	return answer.Unconfirmed, err
+}

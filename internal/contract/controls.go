@@ -15,6 +15,7 @@ type Controls struct {
 	Clock   time.Time // of Postgres, when they were read
 	Pauses  []Pause   // that have not expired, by type
 	Drains  []Drain   // by worker
+	Away    []int32   // dispatchers that accept no new workers and send theirs to others
 }
 
 // Pause says that no attempt of a type starts.

@@ -71,7 +71,7 @@ type Dispatcher struct {
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"` // the last one, by the database clock
 	LeaseMS     int64     `json:"lease_ms"`     // without a heartbeat for so long, it is lost
-	State       string    `json:"state" enum:"running,leaving,lost"`
+	State       string    `json:"state" enum:"running,drained,leaving,lost"`
 	Types       int       `json:"types"`   // that its slots support
 	Running     int       `json:"running"` // queued jobs, exact up to 10,000, then 10,001
 }

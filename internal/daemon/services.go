@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,6 +73,9 @@ func (d *Daemon) operated(done []operation.Operation, changed int, refused error
 // follow makes the Core follow controls. A heartbeat at once says that it does.
 func (d *Daemon) follow(all contract.Controls) {
 	d.api.controls.Store(&all)
+	away := slices.Contains(all.Away, d.store.Dispatcher())
+	d.workers.away.Store(away)
+	d.loop.Order(actor.SentAway{On: away})
 	d.loop.Order(actor.Controlled(all))
 	tell(d.heartbeats.adopted)
 }

@@ -38,6 +38,7 @@ type workers struct {
 
 	keepLogs bool
 	startups startups
+	away     atomic.Bool     // an operator drains the dispatcher
 	opened   chan<- struct{} // is told after the slots of a worker are registered
 
 	connects, disconnects, denials, strangers *limitedLog
@@ -60,6 +61,9 @@ func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *worker
 // Open registers a worker. The Core first decides the resume offers of its hello; until
 // then no jobs are sent to the worker. Then Open registers its slots.
 func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
+	if w.away.Load() && len(h.Running) == 0 {
+		return workerproto.Complain(workerproto.ShuttingDown, "an operator drains this dispatcher: connect to another one")
+	}
 	id := dispatcherd.SessionID(w.count.Add(1))
 	s.Value = id
 	w.mu.Lock()

@@ -29,7 +29,7 @@ type API struct {
 // Calls returns the calls.
 func (a API) Calls() []rest.Route {
 	const typ, worker = "/v1/types/{type}", "/v1/workers/{worker}"
-	return []rest.Route{
+	return append(a.awayCalls(),
 		rest.On("pause-type", "POST "+typ+"/pause", "Pause a type: none of its jobs starts until it is resumed or the pause ends", a.pause).
 			Takes(contract.PauseOrder{}).Fails(rest.Conflict),
 		rest.On("resume-type", "POST "+typ+"/resume", "End the pause of a type", a.resume),
@@ -37,7 +37,7 @@ func (a API) Calls() []rest.Route {
 			Takes(contract.DrainOrder{}).Fails(rest.Conflict),
 		rest.On("resume-worker", "POST "+worker+"/resume", "Let a drained worker get jobs again", a.undrain),
 		rest.On("list-drains", "GET /v1/drains", "List the drained workers by name", a.drains),
-	}
+	)
 }
 
 // TypeName names a type.

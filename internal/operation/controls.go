@@ -47,6 +47,9 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 	if err == nil {
 		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
 	}
+	if err == nil {
+		all.Away, err = c.readAway(ctx)
+	}
 	return all, err
 }
 

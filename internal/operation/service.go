@@ -232,6 +232,8 @@ func control(ctx context.Context, c Controls, o *Operation) (err error) {
 		_, err = c.Resume(ctx, o.Name)
 	case "drain":
 		_, _, err = c.Drain(ctx, contract.Drain{Worker: o.Name, Reason: o.Reason})
+	case "drain_dispatcher", "resume_dispatcher":
+		_, err = c.SendAway(ctx, o.Name, o.Kind == "drain_dispatcher")
 	case "undrain":
 		_, err = c.Undrain(ctx, o.Name, "")
 	default:

@@ -451,7 +451,7 @@ CREATE TABLE dispatcherd.operations (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind     text        NOT NULL CONSTRAINT kind_is_one_that_its_comment_lists CHECK (
         kind IN ('cancel', 'retry', 'cancel_tree', 'retry_tree', 'repair', 'schedule_edited', 'limits_edited',
-            'pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain')),
+            'pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain', 'drain_dispatcher', 'resume_dispatcher')),
     target   bigint,
     who      text        DEFAULT session_user,
     reason   text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
@@ -459,7 +459,8 @@ CREATE TABLE dispatcherd.operations (
     name     text,
     until    timestamptz,
     CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited')
-        OR kind IN ('pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain') AND name IS NOT NULL)
+        OR kind IN ('pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain', 'drain_dispatcher', 'resume_dispatcher')
+            AND name IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX operations_target ON dispatcherd.operations (target);
 CREATE INDEX operations_open ON dispatcherd.operations (id) WHERE kind NOT IN ('schedule_edited', 'limits_edited');

@@ -19,7 +19,8 @@ CREATE TABLE dispatcherd.dispatchers (
     beats       bigint      NOT NULL DEFAULT 0,
     founder     int,
     controls    bigint      NOT NULL DEFAULT 0,
-    drained     jsonb
+    drained     jsonb,
+    away_by     text
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 COMMENT ON COLUMN dispatcherd.dispatchers.id IS
     'Random, so that no later run has the same id, also after an earlier state of the table was restored.';
@@ -47,6 +48,9 @@ COMMENT ON COLUMN dispatcherd.dispatchers.founder IS
 COMMENT ON COLUMN dispatcherd.dispatchers.controls IS 'Up to this value of controller.controls it follows the tables types and drains.';
 COMMENT ON COLUMN dispatcherd.dispatchers.drained IS
     'The drains of workers that are connected to it: {"worker/process": jobs that have not ended there}. NULL: there is none.';
+
+COMMENT ON COLUMN dispatcherd.dispatchers.away_by IS
+    'Who has drained it: it accepts no new workers, and sends its workers to other dispatchers. NULL: it is not drained.';
 
 -- Which rows each claim took. The row is kept while one of these jobs may be running. Running jobs have no index, so the recovery of a lost
 -- dispatcher finds its jobs by these ids. Whether a job still runs, and for which claim, is decided by its own row in jobs_live.

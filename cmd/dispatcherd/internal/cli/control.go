@@ -139,6 +139,23 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	return commands
 }
 
+const dispatcherDrainLong = `Drains a dispatcher: it accepts no new workers, and tells those that know other dispatchers to go there.
+They take their running jobs with them, so no attempt is lost. Workers that know only this dispatcher stay and
+get jobs as before: "worker list" shows them. It lasts until "dispatcher resume" or until the dispatcher is restarted.`
+
+func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
+	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1")
+	cmd.Long = dispatcherDrainLong
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		unconfirmed, err := a.client.DrainDispatcher(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		a.sayChange("", unconfirmed)
+		return a.PrintLine("drained", map[string]string{"dispatcher": args[0]}, "dispatcher "+args[0]+" drained")
+	})
+}
+
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.
 const lookPause = time.Second
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -133,5 +134,7 @@ func (a *Invocation) DispatcherCommand() *cobra.Command {
 			lease := time.Duration(d.LeaseMS) * time.Millisecond
 			return []any{d.ID, d.Name, d.State, Stamp(d.StartedAt), Stamp(d.HeartbeatAt), lease, d.Types, d.Running}
 		}, "There is no dispatcher.")
-	return a.APIGroup("dispatcher", "List the dispatchers", list)
+	return a.APIGroup("dispatcher", "List, drain or resume dispatchers", list, a.dispatcherDrainCommand(),
+		a.resumeCommand("dispatcher", "Let a drained dispatcher accept workers again", "host-1",
+			func(ctx context.Context, name string) ([]string, error) { return a.client.ResumeDispatcher(ctx, name) }))
 }
