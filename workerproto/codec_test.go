@@ -18,7 +18,7 @@ func everyWorkerFrame() []WorkerFrame {
 	x := someExecution
 	return []WorkerFrame{
 		&Hello{Resumes: true, Moves: true, MinVersion: 1, MaxVersion: 2, Worker: "wörker \"1\"",
-			Slots: []Slot{{0, []string{"a"}}, {7, []string{"a", "b"}}},
+			Slots:   []Slot{{0, []string{"a"}}, {7, []string{"a", "b"}}},
 			Running: []Running{{Execution: x, Slot: Slot{3, []string{"c"}}, Generation: 2}}},
 		&SlotAdd{Slots: []Slot{{1, []string{"excel", "pdf"}}}},
 		&SlotRemove{Slots: []int32{1, 2}},
