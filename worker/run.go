@@ -27,14 +27,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.stopExecutors()
 	drained := make(chan error, 1)
 	undo := context.AfterFunc(ctx, func() { drained <- w.drain() })
-	refused := 0 // addresses in a row that refuse this worker
+	refused := 0   // addresses in a row that refuse this worker
+	known := false // a dispatcher has welcomed the worker; if one refuses it later, its token or certificate may be replaced
 	for pause := w.opts.MinBackoff; ; pause = min(2*pause, w.opts.MaxBackoff) {
 		began := time.Now()
 		welcomed, err := w.session(ctx)
+		known = known || welcomed
 		if ctx.Err() != nil {
 			return errors.Join(w.broken, <-drained)
 		}
-		if refused++; !permanent(err) {
+		if refused++; !permanent(err) || known && hasCode(err, workerproto.Refused) {
 			refused = 0
 		}
 		if refused >= max(1, len(w.addresses)) && undo() {

@@ -84,30 +84,11 @@ func (a Address) Name() string {
 	return a.String()
 }
 
-// Path returns the path of a Unix socket, and otherwise "".
-func (a Address) Path() string {
-	if a.network == "unix" {
-		return a.target
-	}
-	return ""
-}
-
 // SocketAddress returns the address of a Unix socket.
 func SocketAddress(path string) Address { return Address{network: "unix", target: path} }
 
 // TLSAddress returns the address of a listener with TLS.
 func TLSAddress(host string) Address { return Address{network: "tcp", target: host, tls: true} }
-
-// Host returns host and port of a listener on TCP.
-func (a Address) Host() string {
-	if a.network == "unix" {
-		return ""
-	}
-	return a.target
-}
-
-// TLS reports whether the connection is encrypted.
-func (a Address) TLS() bool { return a.tls }
 
 // connectTimeout bounds a connection attempt, and a TLS handshake.
 const connectTimeout = 10 * time.Second

@@ -20,13 +20,15 @@ import (
 func (a *app) devCommand() *cobra.Command {
 	var f serveFlags
 	var dir string
-	var ephemeral bool
+	var ephemeral, tls bool
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own",
 		Annotations: map[string]string{cli.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
-with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
+with --ephemeral. The server ends with the dispatcher, also after kill -9. With --tls, workers on
+other hosts can connect: dev prints the commands for them. Its certificate and token are in the state
+directory of the user, where only this user can read them.`,
 		Example: `  dispatcherd dev
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,11 +46,23 @@ with --ephemeral. The server ends with the dispatcher, also after kill -9.`,
 			if err != nil {
 				return err
 			}
-			return a.dev(cmd.Context(), cfg, log, devpg.Options{Dir: dir, Ephemeral: ephemeral})
+			say := func() { a.sayHowToConnect(&cfg) }
+			if tls {
+				files, err := a.prepareTLS(&cfg)
+				if err != nil {
+					return err
+				}
+				say = func() {
+					a.sayHowToConnect(&cfg)
+					a.sayHowToJoin(files, cfg.WorkerListen)
+				}
+			}
+			return a.dev(cmd.Context(), &cfg, log, devpg.Options{Dir: dir, Ephemeral: ephemeral}, say)
 		},
 	}
 	f.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&dir, "data-dir", "", "directory of the data (default: in the state directory of the user)")
+	cmd.Flags().BoolVar(&tls, "tls", false, "accept workers of other hosts, on :7411 unless --worker-listen says otherwise")
 	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "delete the data at the end")
 	return cmd
 }
@@ -82,11 +96,11 @@ func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\
 
 // dev runs the server and the daemon until the context, the server or the
 // daemon ends.
-func (a *app) dev(ctx context.Context, cfg daemon.Config, log *zap.Logger, o devpg.Options) (err error) {
-	if err := daemon.OpenSockets(&cfg); err != nil {
+func (a *app) dev(ctx context.Context, cfg *daemon.Config, log *zap.Logger, o devpg.Options, ready func()) (err error) {
+	if err := daemon.OpenSockets(cfg); err != nil {
 		return err
 	}
-	defer daemon.CloseSockets(&cfg)
+	defer daemon.CloseSockets(cfg)
 	pg, err := devpg.Start(ctx, o)
 	if err != nil {
 		return err
@@ -96,11 +110,11 @@ func (a *app) dev(ctx context.Context, cfg daemon.Config, log *zap.Logger, o dev
 	if _, err := migrations.Up(ctx, cfg.DSN); err != nil {
 		return err
 	}
-	d, err := daemon.Start(ctx, cfg, log)
+	d, err := daemon.Start(ctx, *cfg, log)
 	if err != nil {
 		return err
 	}
-	a.sayHowToConnect(&cfg)
+	ready()
 	over := make(chan struct{})
 	defer close(over)
 	go func() {

@@ -96,7 +96,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 		"addresses of dispatchers instead of --worker-socket: tls://host:port, tcp://127.0.0.1:port or unix:///path, separated by commas")
 	flags.Var(cli.OneOf(&o.order, "listed", "random"), "dispatcher-order",
 		"listed: all workers use the first dispatcher, the next one stands by; random: they are spread over the dispatchers")
-	cli.ProofFlags(flags, &o.proofs)
+	cli.ProofFlags(flags, "", &o.proofs)
 	cli.Number(flags, &o.grace, "worker-grace", "0s", cli.Longest, "time for running programs to end when the worker stops")
 	return cmd
 }

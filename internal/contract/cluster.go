@@ -16,6 +16,8 @@ type Worker struct {
 	Worker   string   `json:"worker"`
 	UID      int      `json:"uid"` // of its process; -1 = unknown
 	PID      int      `json:"pid"`
+	User     string   `json:"user"`              // whose shares it uses: "uid 1001", a token, or "cert " and a certificate
+	Address  string   `json:"address,omitempty"` // of its host, over TCP
 	Slots    int      `json:"slots"`
 	Free     int      `json:"free"`
 	Draining int      `json:"draining"` // slots that take no more jobs

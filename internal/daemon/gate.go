@@ -12,13 +12,15 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // handshakeTime bounds a TLS handshake.
 const handshakeTime = 5 * time.Second
 
-// gate is a listener for TCP. It performs the TLS handshakes, each in a goroutine of its own, so that a slow peer delays no other one.
+// gate is a listener for TCP. It performs the TLS handshakes, each in a goroutine of its own, so that a slow peer delays no other one. While
+// a handshake computes, it uses one of the processors of its address.
 type gate struct {
 	net.Listener
 
@@ -65,10 +67,15 @@ func (g *gate) receive(v *visitor) {
 	if config := g.visitors.current().tls; config != nil {
 		config = config.Clone()
 		config.NextProtos = g.protocols
-		secure := tls.Server(v, config)
 		ctx, cancel := context.WithTimeout(g.closed, handshakeTime)
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (_ *tls.Config, err error) { // the first message has arrived
+			v.leave, err = quota.Processors.Enter(ctx, "network "+v.prefix.String())
+			return nil, err
+		}
+		secure := tls.Server(v, config)
 		err := secure.HandshakeContext(ctx)
 		cancel()
+		v.rest()
 		if err != nil {
 			g.failed(v, err)
 			_ = v.Close()

@@ -53,6 +53,7 @@ type visitor struct {
 
 	all    *visitors
 	prefix netip.Prefix  // of the address, for its share
+	leave  func()        // gives back the processor of a handshake; nil = it has none
 	place  *list.Element // among the strangers of its address; nil if it is none
 	holder httpapi.Holder
 	chain  []*x509.Certificate // with which the peer has proved who it is
@@ -125,6 +126,20 @@ func (v *visitors) knownLocked(c *visitor) {
 	v.waiting.Add(-1)
 	if of.Len() == 0 {
 		delete(v.strangers, c.prefix)
+	}
+}
+
+// Read implements net.Conn. A handshake that waits for its peer needs no processor.
+func (c *visitor) Read(b []byte) (int, error) {
+	c.rest()
+	return c.TCPConn.Read(b)
+}
+
+// rest gives back the processor of a handshake.
+func (c *visitor) rest() {
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
 	}
 }
 

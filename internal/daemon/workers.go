@@ -118,7 +118,9 @@ func (w *workers) connected() []contract.Worker {
 	for _, id := range slices.Sorted(maps.Keys(w.session)) {
 		s := w.session[id]
 		p := s.Peer()
-		all = append(all, contract.Worker{Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID})
+		all = append(all, contract.Worker{
+			Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID, User: p.User(), Address: p.Address,
+		})
 	}
 	return all
 }

@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // Patience bounds a request with a JSON answer, or a command with a few of them. It is longer than the time in which a
@@ -23,9 +25,10 @@ const Patience = 30 * time.Second
 
 // Dispatcher says how to reach a dispatcher: by URL if it is set, else by the Unix socket.
 type Dispatcher struct {
-	Socket string // path of the API socket
-	URL    string // of the API on TCP, such as http://127.0.0.1:8088; "" = use Socket
-	Token  string // bearer token, for TCP
+	Socket string                  // path of the API socket
+	URL    string                  // of the API on TCP, such as http://127.0.0.1:8088; "" = use Socket
+	Token  string                  // bearer token, for TCP
+	Proofs workerproto.Credentials // for TCP
 }
 
 // String names the dispatcher in messages.
@@ -41,7 +44,7 @@ func (a *Invocation) OverAPI(do func() error) error {
 	options, flag := client.Options{Socket: a.API.Socket}, "--api-socket"
 	switch {
 	case a.API.URL != "":
-		options, flag = client.Options{URL: a.API.URL, Token: a.API.Token}, "--api"
+		options, flag = client.Options{URL: a.API.URL, Token: a.API.Token, Credentials: a.API.Proofs}, "--api"
 	case a.origins["api-token"] == "flag --api-token": // one of the environment or the file may serve other commands
 		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
 	}
@@ -103,6 +106,8 @@ func (a *Invocation) Explain(err error) error {
 		return exit.Errorf(codeOf(p.Status), "%w", p)
 	case isFile:
 		return exit.Usagef("reading the input: %w", file)
+	case strings.Contains(err.Error(), `malformed HTTP response "{`): // a frame
+		return exit.Usagef("%s is a listener for workers: give the API of the dispatcher, with --api-socket or --api", &a.API)
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):

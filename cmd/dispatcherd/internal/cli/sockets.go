@@ -57,7 +57,8 @@ func (a *Invocation) APIFlags(cmd *cobra.Command) {
 	OnlyOnCommandLine(flags)
 	a.APISocketFlag(flags)
 	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
-	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable")
+	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable, or as --api-token-file")
+	ProofFlags(flags, "api-", &a.API.Proofs)
 }
 
 // APIGroup is [Group] for commands that ask a running dispatcher.
@@ -89,11 +90,11 @@ func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {
 }
 
 // ProofFlags adds the flags for the files with which a worker or a caller proves who it is over TCP.
-func ProofFlags(flags *pflag.FlagSet, c *workerproto.Credentials) {
-	flags.StringVar(&c.TokenFile, "token-file", "", "file that contains the bearer token for TCP; only its user may read it")
-	flags.StringVar(&c.CA, "ca", "", "CA in PEM that signs the certificates of dispatchers (default: those of the system)")
-	flags.StringVar(&c.Cert, "cert", "", "certificate in PEM to show to dispatchers")
-	flags.StringVar(&c.Key, "key", "", "key of --cert in PEM, which other users cannot read")
+func ProofFlags(flags *pflag.FlagSet, prefix string, c *workerproto.Credentials) {
+	flags.StringVar(&c.TokenFile, prefix+"token-file", "", "file that contains the bearer token for TCP; only its user may read it")
+	flags.StringVar(&c.CA, prefix+"ca", "", "CA in PEM that signs the certificates of dispatchers (default: those of the system)")
+	flags.StringVar(&c.Cert, prefix+"cert", "", "certificate in PEM to show to dispatchers")
+	flags.StringVar(&c.Key, prefix+"key", "", "key of the certificate in PEM, which other users cannot read")
 }
 
 // Socket is a path, with optional mode and group as in PATH,mode=0660,group=NAME. Commands
