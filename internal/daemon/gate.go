@@ -117,7 +117,7 @@ func (g *gate) Close() error {
 // handshakeFailed reports a TLS handshake that failed. A peer that does not use TLS is told so in its own protocol. A probe that only
 // connects, or a peer that breaks off, is not logged.
 func (d *Daemon) handshakeFailed(listener string) func(net.Conn, error) {
-	lines := newLimitedLog(d.log, 1, "a TLS handshake failed")
+	lines := newLimitedLog(d.log, sessionLines, "a TLS handshake failed")
 	return func(conn net.Conn, err error) {
 		d.metrics.visitors.WithLabelValues("handshake").Inc()
 		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {

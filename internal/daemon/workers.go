@@ -53,7 +53,7 @@ func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *worker
 		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
 		denials:   newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
-		strangers: newLimitedLog(log, 1, "a worker over TCP is refused"),
+		strangers: newLimitedLog(log, sessionLines, "a worker over TCP is refused"),
 		session:   map[dispatcherd.SessionID]*workerproto.Session{}, pending: map[dispatcherd.SessionID]*pendingResume{},
 	}
 }
