@@ -269,7 +269,7 @@ func TestRefusedConnectionsSayWhatIsWrong(t *testing.T) {
 			"the dispatcher refuses this certificate", "certificate has expired"},
 		{"certificate of another authority", "tls", s.workers, with("", func(c *workerproto.Credentials) {
 			c.Cert, c.Key = other.sign("foreign", func(*x509.Certificate) {})
-		}), "the dispatcher", "signed by unknown authority"},
+		}), "a certificate of its --tls-client-ca (--cert and --key)", ""}, // crypto/tls does not send it
 		{"public token", "tls", s.workers, with("", func(c *workerproto.Credentials) { c.TokenFile = public }),
 			"has mode 0644, so other users may read or change it: set its mode to 0600", ""},
 		{"missing file", "tls", s.workers, with("", func(c *workerproto.Credentials) { c.TokenFile = public + "-not" }), "no such file", ""},

@@ -42,18 +42,20 @@ directory of the user, where only this user can read them.`,
 					return err
 				}
 			}
+			var files devFiles
+			if tls {
+				var err error
+				if files, err = a.prepareTLS(&f.cfg); err != nil {
+					return err
+				}
+			}
 			cfg, log, err := f.start(a, cmd)
 			if err != nil {
 				return err
 			}
-			say := func() { a.sayHowToConnect(&cfg) }
-			if tls {
-				files, err := a.prepareTLS(&cfg)
-				if err != nil {
-					return err
-				}
-				say = func() {
-					a.sayHowToConnect(&cfg)
+			say := func() {
+				a.sayHowToConnect(&cfg)
+				if tls {
 					a.sayHowToJoin(files, cfg.WorkerListen)
 				}
 			}

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,12 +23,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/worker"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // dev is a running `dispatcherd dev`.
 type dev struct {
 	socket string // socket of the workers
 	script string // the settings that it printed
+	out    *bufio.Reader
 	log    bytes.Buffer
 	stop   context.CancelFunc
 	ended  chan int // receives its exit code; the log is complete then
@@ -35,6 +39,11 @@ type dev struct {
 // startDev returns when dev has printed the settings for another terminal.
 func startDev(t *testing.T, more ...string) *dev {
 	t.Helper()
+	return startDevWith(t, nil, more...)
+}
+
+func startDevWith(t *testing.T, env map[string]string, more ...string) *dev {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "dev") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -42,7 +51,7 @@ func startDev(t *testing.T, more ...string) *dev {
 	ctx, stop := context.WithCancel(t.Context())
 	d.stop = stop
 	out, in := io.Pipe()
-	a := bare(nil)
+	a := bare(env)
 	a.Console = cli.Console{In: strings.NewReader(""), Out: in, Err: &d.log}
 	args := append(
 		[]string{"--config", "", "dev", "--ephemeral", "--worker-socket", d.socket, "--api-socket", filepath.Join(dir, "a")},
@@ -51,9 +60,9 @@ func startDev(t *testing.T, more ...string) *dev {
 		d.ended <- a.run(ctx, args)
 		_ = in.Close() // never returns an error
 	}()
-	lines := bufio.NewReader(out)
+	d.out = bufio.NewReader(out)
 	for range 3 {
-		line, err := lines.ReadString('\n')
+		line, err := d.out.ReadString('\n')
 		require.NoError(t, err)
 		d.script += line
 	}
@@ -81,6 +90,70 @@ func TestDevPrintsSettingsForAnotherTerminal(t *testing.T) {
 	d.stop()
 	require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
 	require.True(t, strings.HasPrefix(d.log.String(), `{"level":`), "the log is not JSON: %v", &d.log)
+}
+
+// What dev --tls prints is sufficient for a worker on another host, also after dev was started again.
+func TestDevPrintsWhatAWorkerOnAnotherHostNeeds(t *testing.T) {
+	state := t.TempDir()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, free.Close())
+	var before string
+	for range 2 {
+		d := startDevWith(t, map[string]string{"XDG_STATE_HOME": state}, "--tls", "--worker-listen", ":"+port)
+		var said [4]string
+		for i := range said {
+			said[i], err = d.out.ReadString('\n')
+			require.NoError(t, err)
+		}
+		var ca, token, address string
+		for i, pattern := range []string{"", `scp -p \S+:'(.*)' ca.pem`, `scp -p \S+:'(.*)' token`, `worker run --dispatcher (\S+) --token-file token --ca ca.pem`} {
+			if found := regexp.MustCompile(pattern).FindStringSubmatch(said[i]); i > 0 {
+				require.NotNil(t, found, said[i])
+				*[]*string{&ca, &token, &address}[i-1] = found[1]
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(state, "dispatcherd", "tls", "*"))
+		require.NoError(t, err)
+		require.Len(t, files, 5)
+		for _, file := range files {
+			info, err := os.Stat(file)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), file)
+		}
+		welcomed := make(chan workerproto.Welcome, 1)
+		w := worker.New(worker.Options{
+			Dispatcher: address, Credentials: workerproto.Credentials{TokenFile: token, CA: ca},
+			Connected: func(hello workerproto.Welcome) { welcomed <- hello },
+		})
+		w.Handle("echo", func(context.Context, *worker.Job) (any, error) { return nil, nil })
+		w.Slots(1, "echo")
+		ctx, stop := context.WithCancel(t.Context())
+		ran := make(chan error, 1)
+		go func() { ran <- w.Run(ctx) }()
+		select {
+		case <-welcomed:
+		case err := <-ran:
+			require.NoError(t, err, "the worker ended")
+		}
+		stop()
+		require.NoError(t, <-ran)
+		d.stop()
+		require.Equal(t, exit.OK, <-d.ended, "%v", &d.log)
+		text, err := os.ReadFile(token)
+		require.NoError(t, err)
+		require.NotContains(t, d.log.String(), strings.TrimSpace(string(text)))
+		if before != "" {
+			require.Equal(t, before, string(text), "the token is kept")
+		}
+		before = string(text)
+	}
+	got := invocation{args: []string{"dev", "--ephemeral", "--tls", "--tls-cert", "c", "--tls-key", "k", "--worker-socket",
+		filepath.Join(state, "w"), "--api-socket", filepath.Join(state, "a")}}.runs(t)
+	require.Equal(t, exit.Usage, got.code)
+	require.Contains(t, got.err, "--tls makes a certificate and a token of its own")
 }
 
 // Another terminal has another working directory.
