@@ -137,11 +137,11 @@ func (w *world) secure(change func(*secured, *daemon.Config)) *secured {
 
 // holders writes the file of tokens.
 func (s *secured) holders(roles ...string) string {
-	lines := ""
+	var lines strings.Builder
 	for _, role := range roles {
-		lines += tokenLine("holder-of-"+role, secret+role, strings.TrimSuffix(role, "all"))
+		lines.WriteString(tokenLine("holder-of-"+role, secret+role, strings.TrimSuffix(role, "all")))
 	}
-	return replaceFile(s.w.t, filepath.Join(s.w.dir, "tokens"), lines)
+	return replaceFile(s.w.t, filepath.Join(s.w.dir, "tokens"), lines.String())
 }
 
 // proofs returns credentials with the token of a role; "" = none.
@@ -338,7 +338,7 @@ func TestRevokedTokenEndsItsSessionsAndStreams(t *testing.T) {
 	}()
 	eventually(t, func() bool { return s.gauges().Requests == 1 }, s.log.text)
 
-	s.holders("all", "new")
+	replaceFile(t, s.cfg.API.TokenFile, tokenLine("holder-of-all", secret+"all", "")+tokenLine("holder-of-worker", secret+"new", "worker"))
 	ends(t, old)
 	for range 100 { // the events that were sent before
 		if _, err = stream.Body.Read(make([]byte, 4096)); err != nil {
@@ -392,7 +392,9 @@ func TestRolesOfTokensRestrictCalls(t *testing.T) {
 	s := w.secure(nil)
 	id := w.insert("x", work{})
 	job := fmt.Sprintf("/v1/jobs/%d", id)
-	for role, allowed := range map[string]string{"worker": "", "read": "get", "payload": "get reveal", "operate": "get post", "all": "get reveal post"} {
+	for role, allowed := range map[string]string{
+		"worker": "", "read": "get", "payload": "get reveal", "operate": "get post", "all": "get reveal post",
+	} {
 		c := s.caller(role)
 		call := func(method, path string, body any) (map[string]any, error) {
 			return client.Call[map[string]any](t.Context(), c, method, path, body)
@@ -436,4 +438,40 @@ func TestRolesOfTokensRestrictCalls(t *testing.T) {
 			_ = res.Body.Close()
 		}
 	}
+}
+
+// Thousands of connections from one address begin a handshake and do not end it. Workers at another address connect and do jobs meanwhile.
+func TestUnfinishedHandshakesDoNotExcludeWorkers(t *testing.T) {
+	w := newWorld(t)
+	s := w.secure(nil)
+	attacker := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range 3000 {
+		conn, err := attacker.DialContext(t.Context(), "tcp", s.workers)
+		require.NoError(t, err)
+		defer conn.Close()
+		_, _ = conn.Write([]byte{0x16, 3, 1, 2, 0, 1}) // the dispatcher may have closed it
+	}
+	began := time.Now()
+	for range 20 {
+		conn, refusal := s.join("tls", s.workers, s.proofs("worker"))
+		require.Empty(t, refusal)
+		go func() {
+			for {
+				frames, err := conn.Receive()
+				if err != nil {
+					return
+				}
+				for _, f := range frames {
+					if job, ok := f.(*workerproto.Job); ok {
+						conn.Send(&workerproto.Done{Execution: job.Execution})
+					}
+				}
+			}
+		}()
+	}
+	require.Less(t, time.Since(began), 5*time.Second, "the handshakes of the attacker end after 5 s, and this must not be needed")
+	for range 40 {
+		w.insert("x", work{})
+	}
+	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 40})
 }

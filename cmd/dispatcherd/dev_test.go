@@ -109,7 +109,9 @@ func TestDevPrintsWhatAWorkerOnAnotherHostNeeds(t *testing.T) {
 			require.NoError(t, err)
 		}
 		var ca, token, address string
-		for i, pattern := range []string{"", `scp -p \S+:'(.*)' ca.pem`, `scp -p \S+:'(.*)' token`, `worker run --dispatcher (\S+) --token-file token --ca ca.pem`} {
+		for i, pattern := range []string{
+			"", `scp -p \S+:'(.*)' ca.pem`, `scp -p \S+:'(.*)' token`, `worker run --dispatcher (\S+) --token-file token --ca ca.pem`,
+		} {
 			if found := regexp.MustCompile(pattern).FindStringSubmatch(said[i]); i > 0 {
 				require.NotNil(t, found, said[i])
 				*[]*string{&ca, &token, &address}[i-1] = found[1]

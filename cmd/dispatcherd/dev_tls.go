@@ -123,7 +123,8 @@ func (f *devFiles) make(names []string) error {
 	}
 	token := rand.Text()
 	return errors.Join(errRoot, errLeaf, errKey,
-		writeSecret(f.ca, block("CERTIFICATE", root)), writeSecret(f.cert, block("CERTIFICATE", leaf)), writeSecret(f.key, block("PRIVATE KEY", key)),
+		writeSecret(f.ca, block("CERTIFICATE", root)), writeSecret(f.cert, block("CERTIFICATE", leaf)),
+		writeSecret(f.key, block("PRIVATE KEY", key)),
 		writeSecret(f.token, token+"\n"), writeSecret(f.tokens, fmt.Sprintf("dev %x\n", sha256.Sum256([]byte(token)))))
 }
 

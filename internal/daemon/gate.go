@@ -19,8 +19,8 @@ import (
 // handshakeTime bounds a TLS handshake.
 const handshakeTime = 5 * time.Second
 
-// gate is a listener for TCP. It performs the TLS handshakes, each in a goroutine of its own, so that a slow peer delays no other one. While
-// a handshake computes, it uses one of the processors of its address.
+// gate is a listener for TCP. It performs the TLS handshakes, each in a goroutine of its own, so that a slow peer delays no other
+// one. While a handshake computes, it uses one of the processors of its address.
 type gate struct {
 	net.Listener
 

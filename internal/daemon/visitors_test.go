@@ -1,10 +1,10 @@
 package daemon
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,11 +39,11 @@ func newLobby(t *testing.T, most int) *lobby {
 
 // knows replaces the tokens.
 func (b *lobby) knows(tokens ...string) (closed int) {
-	text := ""
+	var text bytes.Buffer
 	for _, token := range tokens {
-		text += fmt.Sprintf("holder-of-%s %x\n", token, sha256.Sum256([]byte(token)))
+		fmt.Fprintf(&text, "holder-of-%s %x\n", token, sha256.Sum256([]byte(token)))
 	}
-	known, err := httpapi.ReadTokens(strings.NewReader(text))
+	known, err := httpapi.ReadTokens(&text)
 	require.NoError(b.t, err)
 	return b.replace(&proofs{tokens: known})
 }
