@@ -64,8 +64,13 @@ func Moves(ctx context.Context, env *rig.Rig, n int) (figures, details figure.Fi
 	if err != nil {
 		return nil, nil, err
 	}
-	return append(figure.Figures{figure.AtLeast("moves", float64(o.Remote.Moves), float64(n))}, harmless("moves", o)...),
-		figure.Figures{figure.AtLeast("moves_jobs", float64(o.Report.Jobs), 1)}, nil
+	return append(figure.Figures{
+			figure.AtLeast("moves", float64(o.Remote.Moves), float64(n)), figure.None("drain_attempts_lost", float64(o.Remote.DrainCut)),
+		}, harmless("moves", o)...),
+		figure.Figures{
+			figure.AtLeast("moves_jobs", float64(o.Report.Jobs), 1), figure.AtLeast("moves_drains", float64(len(o.Remote.Drains)), 1),
+			figure.AtLeast("moves_interrupted", float64(o.Remote.Cut), 0),
+		}, nil
 }
 
 // Kill kills the dispatcher of n remote workers.

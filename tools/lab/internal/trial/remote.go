@@ -19,6 +19,8 @@ type Remote struct {
 	Adopted   int         // executions that continued at another dispatcher
 	Continued int         // executions that continued in a later session, there or at the same dispatcher
 	Moves     int         // sessions at another dispatcher than the one before
+	Drains    []span      // of dispatchers; no connection was cut meanwhile
+	DrainCut  int         // executions that did not end as planned in one of these
 	Cut       int         // executions that did not end as planned
 	Arrived   judge.Waits // from the kill of the first dispatcher to the next session of each worker
 }
@@ -157,6 +159,9 @@ func (s *Scene) noteRemote(h *history.History) Remote {
 			switch e := &p.Runs[k]; {
 			case e.Outcome == "", e.Outcome == history.Stopped:
 				f.Cut++
+				if slices.ContainsFunc(f.Drains, func(d span) bool { return e.End > d.from && e.End < d.to }) {
+					f.DrainCut++
+				}
 			case slices.ContainsFunc(p.Sessions, func(c history.Session) bool { return c.At > e.Start && c.At < e.End }):
 				f.Continued++
 			}
@@ -171,7 +176,9 @@ func (s *Scene) noteRemote(h *history.History) Remote {
 	s.Note("adopted", f.Adopted)
 	s.Note("continued", f.Continued)
 	s.Note("moves", f.Moves)
+	s.Note("drains", len(f.Drains))
 	s.Note("interrupted", f.Cut)
+	s.Note("interrupted_by_drain", f.DrainCut)
 	return *f
 }
 
@@ -179,12 +186,12 @@ func (s *Scene) noteRemote(h *history.History) Remote {
 const movePeriod = 500 * time.Millisecond
 
 // drainPeriod is the time between two drains of a dispatcher.
-const drainPeriod = 5 * time.Second
+const drainPeriod = 3 * time.Second
 
 // RemoteMoves moves workers between two live dispatchers, at least n times: by cutting their connections, and by draining a dispatcher.
 func RemoteMoves(name string, n int) *Trial {
 	const processes, members = 2, 50
-	last := max(10*time.Second, time.Duration(n)*movePeriod/(processes*members)*5/4)
+	last := max(10*time.Second, time.Duration(n)*movePeriod/(processes*members)*2)
 	return &Trial{
 		Name:  name,
 		About: fmt.Sprintf("workers on other hosts move between live dispatchers %d times: cut connections, and drains of a dispatcher", n),
@@ -197,8 +204,12 @@ func RemoteMoves(name string, n int) *Trial {
 		Least:   [3]time.Duration{last, last, last},
 		Trouble: (func(ctx context.Context, s *Scene) error { return s.move(ctx) }),
 		Verify: func(s *Scene, h *history.History, r *judge.Report) (failures []string) {
-			if f := s.noteRemote(h); f.Moves < n {
+			f := s.noteRemote(h)
+			if f.Moves < n {
 				failures = append(failures, fmt.Sprintf("the workers moved %d times, want %d", f.Moves, n))
+			}
+			if f.DrainCut > 0 {
+				failures = append(failures, fmt.Sprintf("drains of a dispatcher interrupted %d executions", f.DrainCut))
 			}
 			return append(failures, exact(r)...)
 		},
@@ -207,18 +218,27 @@ func RemoteMoves(name string, n int) *Trial {
 
 // move cuts the connection of each worker once in a period, and drains the dispatchers in turn.
 func (s *Scene) move(ctx context.Context) error {
-	var all sync.WaitGroup
-	var problem error
+	var (
+		all     sync.WaitGroup
+		problem error
+		calm    sync.RWMutex // locked while a dispatcher is drained
+	)
 	for _, w := range s.Workers {
 		for m, links := range w.Links {
 			all.Go(func() {
 				s.rest(ctx, movePeriod*time.Duration(m)/time.Duration(len(w.Links)))
-				s.every(ctx, movePeriod, func(int) { s.moveAway(ctx, links) })
+				s.every(ctx, movePeriod, func(int) {
+					calm.RLock()
+					defer calm.RUnlock()
+					s.moveAway(ctx, links)
+				})
 			})
 		}
 	}
 	all.Go(func() {
 		s.every(ctx, drainPeriod, func(i int) {
+			calm.Lock()
+			defer calm.Unlock()
 			if err := s.drainDispatcher(ctx, s.Daemons[i%len(s.Daemons)]); err != nil && ctx.Err() == nil {
 				problem = err
 			}
@@ -240,9 +260,16 @@ func (s *Scene) moveAway(ctx context.Context, links []*fault.Proxy) {
 	links[i].Set(fault.Rules{})
 }
 
-// drainDispatcher moves all workers of a dispatcher to others.
+// drainDispatcher moves all workers of a dispatcher to others, and lets it accept workers again.
 func (s *Scene) drainDispatcher(ctx context.Context, d *stage.Daemon) error {
-	_, err := s.Ask(ctx, d.Daemon, "dispatcher", "drain", d.Name)
+	s.rest(ctx, movePeriod) // until the workers whose connections were cut are connected
+	from := history.Now()
+	if _, err := s.Ask(ctx, d.Daemon, "dispatcher", "drain", d.Name); err != nil {
+		return err
+	}
+	s.rest(ctx, movePeriod)
+	s.remote.Drains = append(s.remote.Drains, span{from: from, to: history.Now()})
+	_, err := s.Ask(context.WithoutCancel(ctx), d.Daemon, "dispatcher", "resume", d.Name)
 	return err
 }
 
