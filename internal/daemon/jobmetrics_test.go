@@ -98,7 +98,7 @@ func TestEndsOfALabelAreCountedFromZero(t *testing.T) {
 	families, err := r.Gather()
 	require.NoError(t, err)
 	require.Len(t, families, 1)
-	require.Len(t, families[0].GetMetric(), 12)
+	require.Len(t, families[0].GetMetric(), 13)
 }
 
 // BenchmarkObserve counts the start and the end of a job.

@@ -70,14 +70,16 @@ func (d *Daemon) operated(done []operation.Operation, changed int, refused error
 	d.log.Info("operations are done", fields...)
 }
 
-// follow makes the Core follow controls. A heartbeat at once says that it does.
+// follow makes the Core follow controls. If they are new, a heartbeat at once says that it does.
 func (d *Daemon) follow(all contract.Controls) {
-	d.api.controls.Store(&all)
+	former := d.api.controls.Swap(&all)
 	away := slices.Contains(all.Away, d.store.Dispatcher())
 	d.workers.away.Store(away)
 	d.loop.Order(actor.SentAway{On: away})
 	d.loop.Order(actor.Controlled(all))
-	tell(d.heartbeats.adopted)
+	if former.Version != all.Version {
+		tell(d.heartbeats.adopted)
+	}
 }
 
 // wake wakes the services that have one of the topics.
