@@ -21,7 +21,7 @@ type API struct {
 	DB claim.DB
 	// Session returns the worker and the process of a session of this dispatcher.
 	Session func(id int64) (worker, process string)
-	Workers func() []string // names of the workers that are known to be connected
+	Workers func(context.Context) []contract.Worker // of the cluster
 	// Doubt says that a type is unknown, and which known one is similar; "" = it is known.
 	Doubt func(typ string) string
 }
@@ -50,102 +50,90 @@ type WorkerName struct {
 	Worker string `param:"worker" json:"worker"` // Name of the worker, or number of a session at this dispatcher.
 }
 
-func (a API) controls(r *rest.Request) Controls { return Controls{DB: a.DB, By: r.Name()} }
+// change makes a change for a caller that is permitted to, and waits until all dispatchers follow it.
+func (a API) change(r *rest.Request, permitted error, do func(Controls) (int64, error)) (c contract.Confirmation, err error) {
+	version, err := int64(0), permitted
+	if err == nil {
+		version, err = do(Controls{DB: a.DB, By: r.Name()})
+	}
+	if err == nil {
+		c.Unconfirmed, err = a.confirm(r.Context(), version)
+	}
+	return c, err
+}
 
 func (a API) pause(r *rest.Request, n *TypeName) (answer contract.PauseState, err error) {
-	order, version := contract.PauseOrder{What: contract.PauseAll}, int64(0)
-	if err = cmp.Or(r.Permit(n.Type), r.Decode(&order)); err == nil {
-		answer, version, err = a.controls(r).Pause(r.Context(), contract.Pause{Type: n.Type, What: order.What, Reason: order.Reason}, order.For)
-	}
-	if err == nil {
-		answer.Warning = a.Doubt(n.Type)
-		answer.Unconfirmed, err = a.confirm(r.Context(), version)
-	}
+	var order contract.PauseOrder
+	confirmed, err := a.change(r, cmp.Or(r.Permit(n.Type), r.Decode(&order)), func(c Controls) (version int64, err error) {
+		p := contract.Pause{Type: n.Type, What: cmp.Or(order.What, contract.PauseAll), Reason: order.Reason}
+		answer, version, err = c.Pause(r.Context(), p, order.For)
+		return version, err
+	})
+	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
 	return answer, err
 }
 
-func (a API) resume(r *rest.Request, n *TypeName) (answer contract.Confirmation, err error) {
-	version := int64(0)
-	if err = r.Permit(n.Type); err == nil {
-		version, err = a.controls(r).Resume(r.Context(), n.Type)
-	}
-	if err == nil {
-		answer.Unconfirmed, err = a.confirm(r.Context(), version)
-	}
-	return answer, err
+func (a API) resume(r *rest.Request, n *TypeName) (contract.Confirmation, error) {
+	return a.change(r, r.Permit(n.Type), func(c Controls) (int64, error) { return c.Resume(r.Context(), n.Type) })
 }
 
-// find returns what a call means: the worker with a name, or a session of this dispatcher.
-func (a API) find(name string) contract.Drain {
-	id, err := strconv.ParseInt(name, 10, 64)
-	if worker, process := a.Session(id); err == nil && worker != "" && !slices.Contains(a.Workers(), name) {
-		return contract.Drain{Worker: worker, Process: process}
+// find returns what a call means: the workers with a name, or a session of this dispatcher.
+func (a API) find(ctx context.Context, name string) (contract.Drain, error) {
+	var names []string
+	for _, w := range a.Workers(ctx) {
+		names = append(names, w.Worker)
 	}
-	return contract.Drain{Worker: name}
-}
-
-// drain refuses a worker that no dispatcher has, after all have said so.
-func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, err error) {
-	var order contract.DrainOrder
-	if err = cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0)); err != nil {
-		return answer, err
+	slices.Sort(names)
+	id, _ := strconv.ParseInt(name, 10, 64)
+	worker, process := a.Session(id)
+	switch {
+	case slices.Contains(names, name):
+		return contract.Drain{Worker: name}, nil
+	case worker != "":
+		return contract.Drain{Worker: worker, Process: process}, nil
 	}
-	d := a.find(n.Worker)
-	d.Types, d.Reason = order.Types, order.Reason
-	offered, err := a.offered(r.Context())
-	if err != nil {
-		return answer, err
-	}
-	drained, version, err := a.controls(r).Drain(r.Context(), d)
-	if err == nil {
-		drained.Unconfirmed, err = a.confirm(r.Context(), version)
-	}
-	var left []string
-	if err == nil {
-		left, err = a.offered(r.Context())
-	}
-	var states []contract.DrainState
-	if err == nil {
-		states, err = a.states(r.Context(), d.Worker)
-	}
-	if err != nil {
-		return answer, err
-	}
-	for _, s := range states {
-		if s.Worker == d.Worker && s.Process == d.Process {
-			drained.Dispatchers, drained.Running = s.Dispatchers, s.Running
-		}
-	}
-	drained.Uncovered = slices.DeleteFunc(offered, func(typ string) bool { return slices.Contains(left, typ) })
-	if drained.Dispatchers+len(drained.Unconfirmed) == 0 && drained.Former == "" {
-		names := slices.Compact(slices.Sorted(slices.Values(a.Workers())))
-		_, err = a.controls(r).Undrain(r.Context(), d.Worker, d.Process)
-		err = cmp.Or(err, error(rest.NotFound.Of(fmt.Sprintf("no worker %q is connected; connected are: %s", n.Worker,
-			cmp.Or(strings.Join(names[:min(len(names), mostNames)], ", "), "none")))))
-	}
-	return drained, err
+	names = slices.Compact(names)
+	return contract.Drain{Worker: name}, rest.NotFound.Of(fmt.Sprintf("no worker %q is connected; connected are: %s", name,
+		cmp.Or(strings.Join(names[:min(len(names), mostNames)], ", "), "none")))
 }
 
 // mostNames bounds the names in an error.
 const mostNames = 20
 
-func (a API) undrain(r *rest.Request, n *WorkerName) (answer contract.Confirmation, err error) {
-	d, version := a.find(n.Worker), int64(0)
-	if err = r.PermitAll(); err == nil {
-		version, err = a.controls(r).Undrain(r.Context(), d.Worker, d.Process)
+func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, err error) {
+	var order contract.DrainOrder
+	d, missing := a.find(r.Context(), n.Worker)
+	offered, failed := a.offered(r.Context())
+	permitted := cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0), missing, failed)
+	confirmed, err := a.change(r, permitted, func(c Controls) (version int64, err error) {
+		d.Types, d.Reason = order.Types, order.Reason
+		answer, version, err = c.Drain(r.Context(), d)
+		return version, err
+	})
+	if err != nil {
+		return answer, err
 	}
-	if err == nil {
-		answer.Unconfirmed, err = a.confirm(r.Context(), version)
-	}
+	left, err := a.offered(r.Context())
+	answer.Confirmation = confirmed
+	answer.Uncovered = slices.DeleteFunc(offered, func(typ string) bool { return slices.Contains(left, typ) })
 	return answer, err
 }
 
+func (a API) undrain(r *rest.Request, n *WorkerName) (contract.Confirmation, error) {
+	d, _ := a.find(r.Context(), n.Worker) // it may have disconnected
+	return a.change(r, r.PermitAll(), func(c Controls) (int64, error) { return c.Undrain(r.Context(), d.Worker, d.Process) })
+}
+
+// drains lists the drains with what dispatchers say about them.
 func (a API) drains(r *rest.Request, q *rest.Names) (p contract.Page[contract.DrainState], err error) {
-	all, err := a.states(r.Context(), q.Prefix)
+	all, err := list[contract.DrainState](r.Context(), a.DB, `SELECT `+drainColumns+`, count(d.id)::int,
+			coalesce(sum((d.drained ->> (w.worker || '/' || w.process))::int), 0)::int, ''
+		FROM dispatcherd.drains w LEFT JOIN dispatcherd.dispatchers d ON `+alive+` AND d.drained ? (w.worker || '/' || w.process)
+		WHERE starts_with(w.worker, $1) GROUP BY w.worker, w.process ORDER BY w.worker || '/' || w.process COLLATE "C"`, q.Prefix)
 	if err != nil {
 		return p, err
 	}
-	return rest.Cut(all, q.Query, func(d *contract.DrainState) string { return d.Worker + "/" + d.Process })
+	return rest.Cut(all, q.Query, func(d *contract.DrainState) string { return d.Key() })
 }
 
 // Times of a confirmation.
@@ -184,12 +172,4 @@ func (a API) texts(ctx context.Context, sql string, args ...any) ([]string, erro
 func (a API) offered(ctx context.Context) ([]string, error) {
 	return a.texts(ctx, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
 		WHERE `+alive+` AND t.value::bigint > 0 ORDER BY 1`)
-}
-
-// states reads the drains of workers whose names begin with a prefix, with what dispatchers say about them.
-func (a API) states(ctx context.Context, prefix string) ([]contract.DrainState, error) {
-	return list[contract.DrainState](ctx, a.DB, `SELECT `+drainColumns+`, count(d.id)::int,
-			coalesce(sum((d.drained ->> (w.worker || '/' || w.process))::int), 0)::int, ''
-		FROM dispatcherd.drains w LEFT JOIN dispatcherd.dispatchers d ON `+alive+` AND d.drained ? (w.worker || '/' || w.process)
-		WHERE starts_with(w.worker, $1) GROUP BY w.worker, w.process ORDER BY w.worker || '/' || w.process COLLATE "C"`, prefix)
 }

@@ -27,7 +27,7 @@ func (b *Backend) Routes() []rest.Route {
 	routes := slices.Concat(
 		schedulestore.Schedules{DB: b.Pool}.Calls(),
 		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
-		operation.API{DB: b.Pool, Session: b.session, Workers: b.workerNames, Doubt: b.doubt}.Calls(),
+		operation.API{DB: b.Pool, Session: b.session, Workers: b.cluster, Doubt: b.doubt}.Calls(),
 		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle}.Calls(),
 	)
 	for i := range routes {
@@ -43,25 +43,20 @@ func (b *Backend) session(id int64) (worker, process string) {
 	return worker, process
 }
 
-// workerNames returns the names of the connected workers.
-func (b *Backend) workerNames() (names []string) {
-	for _, w := range b.Connected() {
-		names = append(names, w.Worker)
-	}
-	return names
+// cluster returns the connected workers of all dispatchers that answer.
+func (b *Backend) cluster(ctx context.Context) []contract.Worker {
+	all, _ := b.Workers(ctx, false)
+	return all
 }
 
-// doubt says that no dispatcher knows a type, and which known name is similar; "" = it is known.
+// doubt says that no slot supports a type, and which name is similar; "" = one does.
 func (b *Backend) doubt(typ string) string {
-	offered := false
-	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(typ) })
-	if offered || slices.ContainsFunc(b.counted(b.known()).Items, func(t contract.Type) bool {
-		return t.Type == typ && (t.Pending == nil || *t.Pending > 0)
-	}) {
+	names, similar := b.offered(typ)
+	text := fmt.Sprintf("no slot supports type %q", typ)
+	switch {
+	case slices.Contains(names, typ):
 		return ""
-	}
-	text := fmt.Sprintf("no slot supports type %q, and no job of it waits", typ)
-	if _, similar := b.offered(typ); similar != "" {
+	case similar != "":
 		text += fmt.Sprintf("; is %q meant?", similar)
 	}
 	return text

@@ -117,13 +117,12 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 			a.Say("No slot of the cluster supports %s any more.", strings.Join(d.Uncovered, ", "))
 		}
 		a.sayChange(d.Former, d.Unconfirmed)
-		for wait && err == nil && d.Running+len(d.Unconfirmed) > 0 {
-			d, err = a.drained(cmd.Context(), d)
+		if wait {
+			if err := a.awaitDrain(cmd.Context(), &d); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		return a.PrintLine("drain", d, "worker "+d.Worker+" drained: "+Counted(d.Running, "job")+" running")
+		return a.PrintLine("drain", d, "worker "+d.Worker+" drained"+When(wait, ", and no job runs there"))
 	}
 	var q rest.Names
 	list := List(a, New("drains", "List drained workers by name", "  dispatcherd worker drains\n  dispatcherd worker drains -o jsonl"),
@@ -159,20 +158,28 @@ func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.
 const lookPause = time.Second
 
-// drained returns, after a pause, what still runs at a drained worker. A worker that is resumed meanwhile is an error.
-func (a *Invocation) drained(ctx context.Context, d client.DrainState) (client.DrainState, error) {
-	select {
-	case <-ctx.Done():
-		return d, ctx.Err()
-	case <-time.After(lookPause):
+// awaitDrain waits until no job runs at a drained worker. A worker that is resumed meanwhile is an error.
+func (a *Invocation) awaitDrain(ctx context.Context, d *client.DrainState) error {
+	if len(d.Unconfirmed) > 0 {
+		return exit.Errorf(exit.Unavailable, "not all dispatchers follow the drain yet: repeat the command")
 	}
-	p, err := a.client.Drains(ctx, client.Names{Prefix: d.Worker, Query: client.Query{Limit: 1000}})
-	at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == d.Key() })
-	switch {
-	case err != nil:
-		return d, err
-	case at < 0:
-		return d, exit.Errorf(exit.Conflict, "worker %s was resumed, or has no process left", d.Worker)
+	look := time.NewTicker(lookPause)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
+		}
+		p, err := a.client.Drains(ctx, client.Names{Prefix: d.Worker, Query: client.Query{Limit: 1000}})
+		at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == d.Key() })
+		switch {
+		case err != nil:
+			return err
+		case at < 0:
+			return exit.Errorf(exit.Conflict, "worker %s was resumed, or has no process left", d.Worker)
+		case p.Items[at].Running == 0:
+			return nil
+		}
 	}
-	return p.Items[at], nil
 }
