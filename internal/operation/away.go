@@ -42,15 +42,8 @@ type DispatcherName struct {
 func (a API) awayCalls() []rest.Route {
 	const dispatcher = "/v1/dispatchers/{dispatcher}"
 	call := func(on bool) func(*rest.Request, *DispatcherName) (contract.Confirmation, error) {
-		return func(r *rest.Request, n *DispatcherName) (answer contract.Confirmation, err error) {
-			if err = r.PermitAll(); err != nil {
-				return answer, err
-			}
-			version, err := a.controls(r).SendAway(r.Context(), n.Dispatcher, on)
-			if err == nil {
-				answer.Unconfirmed, err = a.confirm(r.Context(), version)
-			}
-			return answer, err
+		return func(r *rest.Request, n *DispatcherName) (contract.Confirmation, error) {
+			return a.change(r, r.PermitAll(), func(c Controls) (int64, error) { return c.SendAway(r.Context(), n.Dispatcher, on) })
 		}
 	}
 	return []rest.Route{
