@@ -101,9 +101,9 @@ func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (end func() e
 		period time.Duration
 		do     func(ctx context.Context, i int) error
 	}{
-		{waitBatch, 300 * time.Millisecond, h.insertBatch},
-		{waitFlow, 400 * time.Millisecond, h.insertFlow},
-		{waitSpawn, 200 * time.Millisecond, h.insertParent},
+		{waitBatch, 150 * time.Millisecond, h.insertBatch},
+		{waitFlow, 150 * time.Millisecond, h.insertFlow},
+		{waitSpawn, 150 * time.Millisecond, h.insertParent},
 		{waitInsert, 50 * time.Millisecond, h.insertJob},
 		{waitRead, 50 * time.Millisecond, h.readJob},
 		{waitRequest, 50 * time.Millisecond, h.request},
@@ -315,7 +315,7 @@ func (s *Scene) compareHonest(x *history.History, r *judge.Report) (failures []s
 			failures = append(failures, fmt.Sprintf("%s: only %d and %d waits without and with a hostile user", what, len(without), len(with)))
 			continue
 		}
-		usual, beside := without.At(0.99), with.At(0.99)
+		usual, beside := p99(without), p99(with)
 		ratio := float64(max(beside, shortest)) / float64(max(usual, shortest))
 		worst = max(worst, ratio)
 		texts = append(texts, fmt.Sprintf("%s:%s/%s", what, milliseconds(beside), milliseconds(usual)))
@@ -332,7 +332,12 @@ func (s *Scene) compareHonest(x *history.History, r *judge.Report) (failures []s
 }
 
 func (h *honest) p99(what string, period span) time.Duration {
-	return h.in(what, []span{period}).At(0.99)
+	return p99(h.in(what, []span{period}))
+}
+
+// p99 returns the 99th percentile. Of several waits it is never the longest one, which may be due to a pause of the machine.
+func p99(w judge.Waits) time.Duration {
+	return w.At(0.99 * float64(len(w)-1) / float64(len(w)))
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatFloat(float64(d)/1e6, 'f', 1, 64) }

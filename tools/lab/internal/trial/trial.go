@@ -50,6 +50,8 @@ type Trial struct {
 	// Trouble injects faults until ctx ends, and then removes those that would
 	// last.
 	Trouble func(ctx context.Context, s *Scene) error
+	// Whole says that Trouble ends by itself, and that jobs are produced until then.
+	Whole bool
 	// Verify checks what must hold in addition to the checks of judge. It may add
 	// figures.
 	Verify func(s *Scene, h *history.History, r *judge.Report) []string
@@ -277,6 +279,14 @@ func (s *Scene) act(ctx context.Context, t *Trial) error {
 		broken <- t.Trouble(trouble, s)
 	}()
 	s.Producer.Produce(ctx, t.Jobs[s.Size], t.Least[s.Size])
+	for t.Whole && ctx.Err() == nil {
+		select {
+		case err := <-broken:
+			return err
+		default:
+			s.Producer.Produce(ctx, 0, time.Second)
+		}
+	}
 	end()
 	return <-broken
 }
