@@ -101,8 +101,8 @@ func (s *Scene) workHonestly(ctx context.Context, d *stage.Daemon) (end func() e
 		period time.Duration
 		do     func(ctx context.Context, i int) error
 	}{
-		{waitBatch, 150 * time.Millisecond, h.insertBatch},
-		{waitFlow, 150 * time.Millisecond, h.insertFlow},
+		{waitBatch, 250 * time.Millisecond, h.insertBatch},
+		{waitFlow, 250 * time.Millisecond, h.insertFlow},
 		{waitSpawn, 150 * time.Millisecond, h.insertParent},
 		{waitInsert, 50 * time.Millisecond, h.insertJob},
 		{waitRead, 50 * time.Millisecond, h.readJob},
