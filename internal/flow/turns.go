@@ -23,20 +23,19 @@ const (
 
 // Turns says which target gets the next step. It is the only memory of the service: a heartbeat fills it again.
 //
-// There are three queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has the
-// other targets without a step since they were added, and the third one those that had more to do after a step, or have paused. After three
-// steps of a queue, one of the queues behind it gets a step. So neither many large flows nor many that wait for another transaction delay
-// the few steps of a small batch: it waits for one step of each target before it in its queue, and for a third as many behind it.
+// There are four queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has the
+// other targets without a step since they were added, the third one those that had more to do after a step, and the last one those that
+// have paused. After three steps of a queue, one of the queues behind it gets a step. So neither many large flows nor many that wait for
+// another transaction delay the few steps of a small batch: it waits for one step of each target before it in its queue, and for a third
+// as many behind it.
 type Turns struct {
-	queues    [3][]dispatcherd.JobID
-	since     [3]int // steps of a queue since one behind it
+	queues    [4][]dispatcherd.JobID
+	since     [4]int // steps of a queue since one behind it
 	paused    []dispatcherd.JobID
 	turns     map[dispatcherd.JobID]*turn
 	scale     int // of the last target that had more to do: the next ones begin with it, because they are often of the same kind
 	succeeded int // steps
 }
-
-const last = 2 // queue
 
 // turn is a target that waits for a step.
 type turn struct {
@@ -73,20 +72,22 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	t.paused = slices.DeleteFunc(t.paused, func(id dispatcherd.JobID) bool {
 		left := t.turns[id].until.Sub(now)
 		if left <= 0 {
-			t.append(last, id)
+			t.append(3, id)
 		} else if wait == 0 || left < wait {
 			wait = left
 		}
 		return left <= 0
 	})
-	n := 0
-	for n < last && (len(t.queues[n]) == 0 || t.since[n] >= freshSteps && len(t.queues[n+1])+len(t.queues[last]) > 0) {
-		t.since[n] = 0
-		n++
+	n := -1
+	for i := len(t.queues) - 1; i >= 0; i-- {
+		if len(t.queues[i]) > 0 && (n < 0 || t.since[i] < freshSteps) {
+			n = i
+		}
 	}
-	if len(t.queues[n]) == 0 {
+	if n < 0 {
 		return 0, l, wait
 	}
+	clear(t.since[:n])
 	t.since[n]++
 	id, t.queues[n] = t.queues[n][0], t.queues[n][1:]
 	turn := t.turns[id]

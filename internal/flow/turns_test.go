@@ -51,15 +51,15 @@ func TestTargetWithoutAStepGoesBeforeThoseThatHadOne(t *testing.T) {
 	}
 	turns.Add(300, true)
 	var order []dispatcherd.JobID
-	for range 8 {
+	for range 16 {
 		id := take(&turns, now)
-		turns.Done(id, id < 200, false, time.Millisecond, now)
+		turns.Done(id, id%2 == 1 && id < 200, false, time.Millisecond, now)
 		if id < 200 {
-			id = 0
+			id %= 2 // 1: it had more to do
 		}
 		order = append(order, id)
 	}
-	require.Equal(t, []dispatcherd.JobID{300, 201, 202, 0, 203, 204, 205, 0}, order)
+	require.Equal(t, []dispatcherd.JobID{300, 201, 202, 0, 203, 204, 205, 1, 1, 1, 0, 1, 1, 1, 0, 1}, order)
 }
 
 func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
