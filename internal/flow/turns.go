@@ -23,11 +23,11 @@ const (
 
 // Turns says which target gets the next step. It is the only memory of the service: a heartbeat fills it again.
 //
-// There are four queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has the
-// other targets without a step since they were added, the third one those that had more to do after a step, and the last one those that
-// have paused. After three steps of a queue, one of the queues behind it gets a step. So neither many large flows nor many that wait for
-// another transaction delay the few steps of a small batch: it waits for one step of each target before it in its queue, and for a third
-// as many behind it.
+// There are four queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has
+// the other targets without a step since they were added, the third one those that had more to do after a step, and the last one those
+// that have paused, the one with the shortest pause first. After three steps of a queue, one of the queues behind it gets a step. So
+// neither many large flows nor many that wait for another transaction delay the few steps of a small batch: it waits for one step of
+// each target before it in its queue, and for a third as many behind it.
 type Turns struct {
 	queues    [4][]dispatcherd.JobID
 	since     [4]int // steps of a queue since one behind it
@@ -89,7 +89,13 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	}
 	clear(t.since[:n])
 	t.since[n]++
-	id, t.queues[n] = t.queues[n][0], t.queues[n][1:]
+	queue := t.queues[n]
+	for i, id := range queue {
+		if n == 3 && t.turns[id].pause < t.turns[queue[0]].pause {
+			queue[0], queue[i] = id, queue[0]
+		}
+	}
+	id, t.queues[n] = queue[0], queue[1:]
 	turn := t.turns[id]
 	turn.again, turn.scale = false, max(turn.scale, t.scale)
 	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0

@@ -62,6 +62,25 @@ func TestTargetWithoutAStepGoesBeforeThoseThatHadOne(t *testing.T) {
 	require.Equal(t, []dispatcherd.JobID{300, 201, 202, 0, 203, 204, 205, 1, 1, 1, 0, 1, 1, 1, 0, 1}, order)
 }
 
+// A batch that must wait for a moment, for the transaction that seals it, does not go behind those that have waited for long.
+func TestTargetWithTheShortestPauseGoesBeforeOthersThatHavePaused(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	now := start
+	for id := dispatcherd.JobID(1); id <= 10; id++ {
+		turns.Add(id, false)
+	}
+	for range 10 * 5 {
+		turns.Done(take(&turns, now), true, true, time.Millisecond, now)
+		now = now.Add(mostPause)
+	}
+	turns.Add(11, true)
+	require.Equal(t, dispatcherd.JobID(11), take(&turns, now))
+	turns.Done(11, true, true, time.Millisecond, now)
+	now = now.Add(mostPause)
+	require.Equal(t, dispatcherd.JobID(11), take(&turns, now))
+}
+
 func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
 	t.Parallel()
 	var turns Turns
