@@ -106,7 +106,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		metrics:    d.metrics,
 		refused:    newRefusedRows(d.metrics, log),
 		listening:  func(up bool) { d.loop.Order(actor.Listening{On: up}) },
-		statements: statementLog{log: log, dsn: cfg.DSN},
+		statements: statementLog{log: log, dsn: cfg.DSN, latest: "Postgres does not answer"},
 	}
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN:         cfg.DSN,

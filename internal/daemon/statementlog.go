@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -97,7 +96,7 @@ func (t *statementLog) failed(r claim.Report) {
 func (t *statementLog) outage() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimPrefix(cmp.Or(t.latest, "does not answer"), "Postgres ")
+	return strings.TrimPrefix(t.latest, "Postgres ")
 }
 
 // textOf returns the text of an error for the log.

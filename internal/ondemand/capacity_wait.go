@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -32,11 +33,7 @@ func (w *callerWait) left(b Backend, job dispatcherd.JobID) time.Duration {
 	if w.since.IsZero() {
 		w.since = time.Now()
 	}
-	limit := w.limit
-	if limit == 0 {
-		limit = byDefault
-	}
-	return min(capacityInterval, max(0, limit-time.Since(w.since)))
+	return min(capacityInterval, max(0, cmp.Or(w.limit, byDefault)-time.Since(w.since)))
 }
 
 // waitForCapacity starts the capacity wait of a caller. It rejects a caller without

@@ -7,7 +7,10 @@
 // nothing is reserved. [Places] are for small numbers of places for which users wait.
 package quota
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Quota counts what each user holds of a bound. It is not safe for concurrent use. The zero
 // value admits nothing; see New.
@@ -47,14 +50,10 @@ func (q *Quota) Add(user string, n int) {
 
 // Objection says why a user may not hold n more of something.
 func (q *Quota) Objection(user string, n int, what string) string {
-	name := user
-	if name == "" {
-		name = "a user without a name"
-	}
 	return fmt.Sprintf(
 		"too many %s: %s has %d, wants %d more and may have %d, while all users have %d of %d: use fewer, or another dispatcher",
 		what,
-		name,
+		cmp.Or(user, "a user without a name"),
 		q.users[user],
 		n,
 		q.Most(user),

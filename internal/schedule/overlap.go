@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -76,10 +77,7 @@ func Decide(f *Facts, r *Request) Decision {
 		d.Waiting = f != nil
 		return d
 	}
-	overlap := r.Overlap
-	if overlap == "" {
-		overlap = f.Overlap
-	}
+	overlap := cmp.Or(r.Overlap, f.Overlap)
 	open, waiting := f.Open, f.Queued
 	switch {
 	case overlap == contract.CancelOther && last >= 0:

@@ -206,19 +206,19 @@ func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 			notify.Info = "only polling finds new jobs"
 		}
 		return true, []httpapi.Check{
-			{Name: "postgres", OK: !g.CircuitOpen, Info: choose(g.CircuitOpen, b.Outage(), "answers")},
+			check("postgres", g.CircuitOpen, b.Outage(), "answers"),
 			notify,
-			{Name: "sockets", OK: !b.CutOff(), Info: choose(b.CutOff(), "cannot be reached, as the log says", "can be reached")},
-			{Name: "serving", OK: !b.stopping(), Info: choose(b.stopping(), "about to stop", "takes work")},
+			check("sockets", b.CutOff(), "cannot be reached, as the log says", "can be reached"),
+			check("serving", b.stopping(), "about to stop", "takes work"),
 		}
 	case <-patience.C:
 		return false, nil
 	}
 }
 
-func choose(cond bool, yes, no string) string {
-	if cond {
-		return yes
+func check(name string, bad bool, why, info string) httpapi.Check {
+	if bad {
+		info = why
 	}
-	return no
+	return httpapi.Check{Name: name, OK: !bad, Info: info}
 }
