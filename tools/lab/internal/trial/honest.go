@@ -327,6 +327,13 @@ func (s *Scene) compareHonest(x *history.History, r *judge.Report) (failures []s
 		}
 	}
 	s.Note("honest_p99_ms", strings.Join(texts, ",")) // with and without the hostile user
+	for _, p := range s.beside {
+		var texts []string
+		for _, what := range allWaits {
+			texts = append(texts, what+":"+milliseconds(h.p99(what, p)))
+		}
+		s.Note(p.attack+"_p99_ms", strings.Join(texts, ","))
+	}
 	s.Note("honest_ratio", strconv.FormatFloat(worst, 'f', 2, 64))
 	return failures
 }

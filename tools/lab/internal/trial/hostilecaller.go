@@ -16,14 +16,14 @@ const mostMemory = 512 << 20
 
 var hostileCaller = Trial{
 	Name: "hostile-caller",
-	About: fmt.Sprintf("a user of the sockets inserts a key that its upload holds, spawns on a locked key, sends long useless frames, and does "+
-		"not read answers and events: others wait at most %d times as long (p99), and the dispatcher has at most %d MB (root only)",
+	About: fmt.Sprintf("a user of the sockets inserts a key that its upload holds, spawns on a locked key, and sends long useless frames: "+
+		"others wait at most %d times as long (p99); it does not read answers and events: the dispatcher has at most %d MB (root only)",
 		unfair, mostMemory>>20),
 	Setup:   publicSetup(),
 	Jobs:    [3]int{500, 2000, 20_000},
 	Least:   [3]time.Duration{20 * time.Second, 40 * time.Second, 5 * time.Minute},
 	Whole:   true,
-	Trouble: attackAsCaller("upload", "spawns", "pings", "answers", "events"),
+	Trouble: attackAsCaller([]string{"upload", "spawns", "pings"}, []string{"answers", "events"}),
 	Verify: func(s *Scene, h *history.History, r *judge.Report) []string {
 		failures := s.verifyHonest(h, r)
 		s.Note("memory_mb", s.memory>>20)
@@ -42,11 +42,12 @@ func publicSetup() stage.Setup {
 	return o
 }
 
-// attackAsCaller returns the trouble of some attacks of the hostile program.
-func attackAsCaller(names ...string) func(ctx context.Context, s *Scene) error {
+// attackAsCaller returns the trouble of some attacks of the hostile program. Beside those that are notCompared, honest users are served,
+// but more slowly.
+func attackAsCaller(names, notCompared []string) func(ctx context.Context, s *Scene) error {
 	return func(ctx context.Context, s *Scene) error {
 		d := s.Daemons[0]
-		err := s.besideAttacks(ctx, names, func(_ context.Context, name string) (func() error, error) {
+		err := s.besideAttacks(ctx, names, notCompared, func(_ context.Context, name string) (func() error, error) {
 			p, err := s.StartHostile(name, d)
 			if err != nil {
 				return nil, err

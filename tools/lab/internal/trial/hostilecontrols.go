@@ -18,7 +18,7 @@ func hostileControls() []*Control {
 	seals, upload, hidden := hostileProducer, hostileCaller, publication
 	seals.Trouble, seals.Least = attackAsProducer("seals"), controlTime
 	seals.Before = func(ctx context.Context, s *Scene) error { return s.Exec(ctx, sealedByAll) }
-	upload.Trouble, upload.Least = attackAsCaller("upload"), controlTime
+	upload.Trouble, upload.Least = attackAsCaller([]string{"upload"}, nil), controlTime
 	hidden.Least = controlTime
 	hidden.Before = func(ctx context.Context, s *Scene) error {
 		return s.Exec(ctx, `ALTER TABLE dispatcherd.ends REPLICA IDENTITY NOTHING`)

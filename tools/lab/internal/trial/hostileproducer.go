@@ -34,8 +34,9 @@ func besideHostile() stage.Setup {
 const settled = 500 * time.Millisecond
 
 // besideAttacks lets honest users work without, beside and again without a hostile user. The attacks begin one after the other and last
-// equally long, or as long as it takes to begin them. begin begins an attack; what it returns ends it.
-func (s *Scene) besideAttacks(ctx context.Context, attacks []string,
+// equally long, or as long as it takes to begin them. Attacks that are notCompared follow at the end. begin begins an attack; what it
+// returns ends it.
+func (s *Scene) besideAttacks(ctx context.Context, attacks, notCompared []string,
 	begin func(ctx context.Context, attack string) (func() error, error),
 ) (err error) {
 	s.keptFor("none", 0)
@@ -63,6 +64,13 @@ func (s *Scene) besideAttacks(ctx context.Context, attacks []string,
 	}
 	s.rest(ctx, settled)
 	calm()
+	for _, attack := range notCompared {
+		period, err := s.attack(ctx, attack, s.least/5/time.Duration(len(notCompared)), begin)
+		if err != nil {
+			return err
+		}
+		s.beside = append(s.beside, period)
+	}
 	return nil
 }
 
@@ -104,7 +112,7 @@ func attackAsProducer(names ...string) func(ctx context.Context, s *Scene) error
 		defer site.Close(whole)
 		attacks := slices.Concat(hostile.ProducerAttacks(uniqueKeys, types[0]), hostile.FlowAttacks(), hostile.BatchAttacks())
 		var snapshot *hostile.Held
-		err = s.besideAttacks(ctx, names, func(ctx context.Context, name string) (end func() error, err error) {
+		err = s.besideAttacks(ctx, names, nil, func(ctx context.Context, name string) (end func() error, err error) {
 			if snapshot == nil {
 				if snapshot, err = site.Hold(ctx, `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `SELECT`); err != nil {
 					return nil, err

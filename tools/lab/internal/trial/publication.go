@@ -48,7 +48,7 @@ var publication = Trial{
 	Least: [3]time.Duration{6 * time.Second, 20 * time.Second, 2 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		watched := s.watchReady(ctx)
-		err := s.besideAttacks(ctx, slices.Repeat([]string{"publication"}, 2), func(ctx context.Context, _ string) (func() error, error) {
+		err := s.besideAttacks(ctx, slices.Repeat([]string{"publication"}, 2), nil, func(ctx context.Context, _ string) (func() error, error) {
 			return func() error { return s.Exec(ctx, `DROP PUBLICATION chaos`) }, s.Exec(ctx, `CREATE PUBLICATION chaos FOR ALL TABLES`)
 		})
 		for i := range s.with {

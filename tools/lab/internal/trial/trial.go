@@ -80,6 +80,7 @@ type Scene struct {
 	least         time.Duration // Trial.Least
 	honest        *honest       // what users do whom a hostile one must not delay
 	without, with []span        // when they worked alone, and beside a hostile user
+	beside        []span        // when they worked beside attacks that are not compared
 	probes        []probe       // answers of /readyz
 	ready         []span        // when dispatchers had to be ready
 	notReady      []span        // when they could not be
