@@ -123,7 +123,7 @@ func Start(ctx context.Context, r *rig.Rig, o Setup) (_ *Stage, err error) {
 		return nil, err
 	}
 	for i := range o.Daemons {
-		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1, &o)
+		d, err := s.startDaemon(string(rune('a'+i)), i%2 == 1 && s.network == nil, &o) // a namespace has its own loopback
 		if err != nil {
 			return nil, err
 		}
