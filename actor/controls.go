@@ -171,9 +171,6 @@ func (k *typeState) startable() requestQueues {
 
 // paused records that a type is paused from now on, or was until now.
 func (w *typeWaits) paused(now timing.Instant, begins bool) {
-	if !begins && w.held&(1<<waitPaused) == 0 {
-		return
-	}
 	w.last[waitPaused] = now
 	w.held |= 1 << waitPaused
 	if begins {
