@@ -55,7 +55,7 @@ func TestDebugBundleContainsWhatIsDocumented(t *testing.T) {
 	id := w.insert("x", work{})
 	w.await(id, dispatcherd.Done)
 
-	path := filepath.Join(w.dir, "incident.tar.gz")
+	path := filepath.Join(w.dir, "b.tar.gz")
 	command := []string{"debug", "bundle", "--api-socket", cfg.APISocket, "--file", path}
 	got := invocation{args: command}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)

@@ -36,7 +36,7 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 			"`schema_version`, `-o jsonl` one value per line.\n\n" +
 			"**Dispatcher.** `serve`, `migrate`, `trace export` and `trace advise` use Postgres, and `dev` runs one. " +
 			"All other commands about jobs, schedules, limits, batches and flows ask a running dispatcher " +
-			"(`--api-socket`, or `--api` with `--api-token`). They need no credentials of the database. " +
+			"(`--api-socket`, or `--api` with `--api-token`, before or after the command). They need no credentials of the database. " +
 			"[operations.md](../how-to/operations.md#operate) says how to reach a dispatcher.\n\n" +
 			"**Durations.** `90s`, `1h30m`, `7d` (a day has 24 hours).\n\n" +
 			"**Shell completion.** `source <(dispatcherd completion bash)`; likewise zsh, fish, powershell.\n",
@@ -48,10 +48,6 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	describeCommand(&b, root)
 	b.WriteString("\n## Flags of every command\n\n")
 	describeFlags(&b, root.PersistentFlags())
-	types, _, err := root.Find([]string{"types"})
-	require.NoError(t, err)
-	b.WriteString("\n## Flags of the API\n\n")
-	describeGroup(&b, flagsNamed(types, apiFlags...), false)
 
 	path := filepath.Join("..", "..", "docs", "reference", "cli.md")
 	if *update {
@@ -143,7 +139,7 @@ func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 		if g.Title != "" {
 			fmt.Fprintf(b, "\n**%s**\n\n", g.Title)
 		}
-		describeGroup(b, g.Flags, g.Flags.Lookup("api") != nil)
+		describeGroup(b, g.Flags)
 	}
 }
 
@@ -152,24 +148,10 @@ func countFlags(flags *pflag.FlagSet) (n int) {
 	return n
 }
 
-// apiFlags are described once for all commands that have them.
-var apiFlags = []string{"api", "api-socket", "api-token"}
-
-func flagsNamed(cmd *cobra.Command, names ...string) *pflag.FlagSet {
-	flags := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
-	for _, name := range names {
-		flags.AddFlag(cmd.Flags().Lookup(name))
-	}
-	return flags
-}
-
-// describeGroup writes a list. If callsAPI is true, it refers to the list of the API flags.
-func describeGroup(b *strings.Builder, flags *pflag.FlagSet, callsAPI bool) {
-	if callsAPI {
-		b.WriteString("[+API](#flags-of-the-api)\n")
-	}
+// describeGroup writes a list.
+func describeGroup(b *strings.Builder, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Hidden || callsAPI && slices.Contains(apiFlags, f.Name) {
+		if f.Name == "help" || f.Hidden {
 			return
 		}
 		var facts []string

@@ -27,7 +27,7 @@ func (a *app) debugBundleCommand() *cobra.Command {
 		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
 masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
 results or error texts of workers. Only root and the user of the dispatcher may request it.`,
-		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file incident.tar.gz && tar -xzOf incident.tar.gz " +
+		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file b.tar.gz && tar -xzOf b.tar.gz " +
 			"decisions.jsonl | jq .",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -50,7 +50,6 @@ results or error texts of workers. Only root and the user of the dispatcher may 
 	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	cli.OnlyOnCommandLine(cmd.Flags())
-	a.APISocketFlag(cmd.Flags())
 	return cmd
 }
 

@@ -66,11 +66,16 @@ func TestNegativeNumbersAndDurationsAreRejected(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
-// size converts two numbers, or two durations, to comparable values.
+// size converts two numbers, two durations, or two sizes, to comparable values.
 func size(t *testing.T, text string) float64 {
 	t.Helper()
 	if d, err := time.ParseDuration(text); err == nil {
 		return d.Seconds()
+	}
+	for unit, factor := range map[string]float64{"d": 86400, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if digits, found := strings.CutSuffix(text, unit); found {
+			return factor * size(t, digits)
+		}
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	require.NoError(t, err)
@@ -97,6 +102,8 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 		beyond := most + "0"
 		if f.Value.Type() == "duration" {
 			beyond = "1000000h"
+		} else if f.Value.Type() == "size" {
+			beyond = "1" + most
 		} else if most == "-1" {
 			beyond = "0"
 		}
@@ -171,7 +178,7 @@ func TestServeHasAtMost50Flags(t *testing.T) {
 // isNumber reports whether a flag takes numbers or durations.
 func isNumber(f *pflag.Flag) bool {
 	switch f.Value.Type() {
-	case "duration", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
+	case "duration", "size", "int", "int8", "int16", "int32", "int64", "uint64", "float64":
 		return true
 	}
 	return false

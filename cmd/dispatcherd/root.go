@@ -10,7 +10,8 @@ import (
 const rootLong = `Dispatcherd decides which job runs next on each free slot of each worker.
 
 Jobs wait in a Postgres table; each slot of each worker can do some types of jobs.
-Each host runs one daemon. All daemons use one Postgres.`
+Workers connect to a daemon on their host, or over TLS to one on another host. All daemons use
+one Postgres.`
 
 const rootExample = `  dispatcherd dev                                    # the daemon with a private Postgres of its own
   dispatcherd serve --database-url postgres://…      # the daemon on your Postgres

@@ -35,7 +35,7 @@ the jobs over at once, and dispatchers on other hosts do so after --lease.
 SIGHUP reads the files of --api-tokens and --tls-* again; this also happens when they change.`,
 		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
   DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
-  dispatcherd serve --weights ageing=32         # a priority unit is worth 32 s of waiting instead of 64`,
+  dispatcherd serve --weights ageing=32   # a priority unit is worth 32 s of waiting, not 64`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hangups := make(chan os.Signal, 1)
 			signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process

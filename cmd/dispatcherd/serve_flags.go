@@ -101,9 +101,9 @@ func (f *serveFlags) registerPolicy(flags *pflag.FlagSet) {
 // registerBounds adds the flags that bound what is held, kept and logged.
 func (f *serveFlags) registerBounds(flags *pflag.FlagSet) {
 	cli.Number(flags, &f.cfg.Core.Limits.Requests, "max-requests", "1", cli.MostHeld, "on-demand requests that may wait")
-	cli.Number(flags, &f.cfg.API.MaxPayload, "max-payload", "1", cli.MostInMessage,
-		"bytes of the body of one request or job; frames of workers are longer by at least 32 KiB")
-	cli.Number(flags, &f.cfg.Memory, "memory-bytes", "0", cli.MostBytes,
+	cli.Size(flags, &f.cfg.API.MaxPayload, "max-payload", "1", cli.MostInMessage,
+		"largest body of one request or job; frames of workers are longer by at least 32 KiB")
+	cli.Size(flags, &f.cfg.Memory, "memory-bytes", "0", cli.MostBytes,
 		"memory that the Go runtime tries not to exceed; data in use may need more; 0 = no limit; GOMEMLIMIT takes precedence")
 	cli.InGroup(flags, "Limits")
 	cli.Number(flags, &f.cfg.Keep.Done, "keep-done", "1h", cli.Longest, "how long done and cancelled jobs are kept")

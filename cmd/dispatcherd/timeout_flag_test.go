@@ -39,9 +39,9 @@ func TestTimeoutsMayBeATableOfTheFile(t *testing.T) {
 
 func TestWeightsMayBeATableOfTheFile(t *testing.T) {
 	for text, want := range map[string]string{
-		"[weights]\npriority = 2\non_demand = 3\n": "priority=2,ageing=16,rarity=500,on-demand=3,on-demand-ageing=32 +file ",
-		"weights = 'ageing=5'\n":                   "priority=1024,ageing=5,rarity=500,on-demand=4096,on-demand-ageing=32 +file ",
-		"[weights]\n":                              "priority=1024,ageing=16,rarity=500,on-demand=4096,on-demand-ageing=32 +default",
+		"[weights]\npriority = 2\non_demand = 3\n": "priority=2, ageing=16, rarity=500, on-demand=3, on-demand-ageing=32 +file ",
+		"weights = 'ageing=5'\n":                   "priority=1024, ageing=5, rarity=500, on-demand=4096, on-demand-ageing=32 +file ",
+		"[weights]\n":                              "priority=1024, ageing=16, rarity=500, on-demand=4096, on-demand-ageing=32 +default",
 	} {
 		got := invocation{args: []string{"config", "show", "--origin", "--config", configFileWith(t, text)}}.runs(t)
 		require.Equal(t, exit.OK, got.code, got.err)

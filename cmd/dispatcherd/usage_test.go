@@ -6,16 +6,36 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
+
+// A terminal has often only 100 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	var walk func(path []string, cmd *cobra.Command)
+	walk = func(path []string, cmd *cobra.Command) {
+		for line := range strings.Lines((invocation{args: append(slices.Clone(path), "--help")}).runs(t).out) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 100, "%s: %s", path, line)
+		}
+		for _, child := range cmd.Commands() {
+			if child.IsAvailableCommand() {
+				walk(append(slices.Clone(path), child.Name()), child)
+			}
+		}
+	}
+	root := bare(nil).root()
+	walk(nil, root)
+}
 
 func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 	var report strings.Builder

@@ -49,7 +49,8 @@ func (a *app) workerRunCommand() *cobra.Command {
 		Use: "run --types TYPE[,TYPE…] -- COMMAND [ARGUMENT…]", Short: "Run a program once for each job", Long: workerRunLong,
 		Example: `  dispatcherd worker run --types pdf,excel --slots 4 -- ./convert --fast
   dispatcherd worker run --types echo -- cat
-  dispatcherd worker run --dispatcher tls://jobs.example:7411 --token-file token --ca ca.pem --types echo -- cat`,
+  dispatcherd worker run --dispatcher tls://a.example:7411 --token-file token --ca ca.crt \
+      --types pdf -- ./convert`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {
 				return exit.Usagef("give the program after --, as in: worker run --types pdf -- ./convert")

@@ -55,6 +55,26 @@ type Duration time.Duration
 // MarshalText returns the duration as Go writes it.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
+// String returns the duration with its days and without what is zero, such as "7d", "1d12h", "10m" or "1m30s".
+func (d Duration) String() string {
+	const day = 24 * time.Hour
+	days, rest := time.Duration(d)/day, time.Duration(d)%day
+	text := rest.String()
+	if rest%time.Minute == 0 && rest != 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if rest%time.Hour == 0 && rest != 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	switch {
+	case days == 0:
+		return text
+	case rest == 0:
+		text = ""
+	}
+	return fmt.Sprintf("%dd%s", days, text)
+}
+
 // ParseDuration reads a duration as Go writes it. It may begin with a whole number of days (24 h), as in "7d" or "1d12h".
 func ParseDuration(text string) (time.Duration, error) {
 	days, rest, found := strings.Cut(text, "d")

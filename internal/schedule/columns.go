@@ -38,6 +38,15 @@ func Columns() []string {
 	return names
 }
 
+// DescribeColumns returns a line for each column that users set, with its rule and an example.
+func DescribeColumns() string {
+	var b strings.Builder
+	for _, c := range columns {
+		fmt.Fprintf(&b, "  %-13s  %s, such as %s\n", c.name, c.rule, c.example)
+	}
+	return b.String()
+}
+
 // Assign sets a column to a JSON value. It does not check the schedule; [Check] does.
 func Assign(s *contract.Schedule, column string, value json.RawMessage) error {
 	i := slices.Index(Columns(), column)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -16,15 +17,15 @@ import (
 
 // Bounds that several flags share.
 const (
-	Longest       = "87600h" // ten years: sums of such durations do not overflow
-	LongestWait   = "1h"     // for one peer or one query; a longer wait would be a hang
+	Longest       = "3650d" // ten years: sums of such durations do not overflow
+	LongestWait   = "1h"    // for one peer or one query; a longer wait would be a hang
 	MostHeld      = "1000000"
-	MostBytes     = "1099511627776" // 1 TiB
-	MostInMessage = "268435456"     // 256 MiB, more than Postgres stores in a jsonb
+	MostBytes     = "1024GiB"
+	MostInMessage = "256MiB" // more than Postgres stores in a jsonb
 	LargestID     = "9223372036854775807"
 
 	ShortestAttempt = "1ms"
-	LongestAttempt  = "576h"  // the limit of an attempt is a 32-bit number of milliseconds
+	LongestAttempt  = "24d"   // the limit of an attempt is a 32-bit number of milliseconds
 	MostAttempts    = "32767" // their number is a smallint
 )
 
@@ -92,11 +93,52 @@ func Number(flags *pflag.FlagSet, value any, name, least, most, usage string) {
 	case *float64:
 		flags.Float64Var(v, name, *v, usage)
 	}
-	f := flags.Lookup(name)
+	bind(flags.Lookup(name), least, most)
+}
+
+// Size adds a flag with a number of bytes, such as 120MiB, and its range, both ends included. The value is the default.
+func Size[T int | int64](flags *pflag.FlagSet, value *T, name, least, most, usage string) {
+	flags.Var(Value{Kind: "size", Parse: func(text string) error {
+		n, err := parseSize(text)
+		*value = T(n)
+		return err
+	}, Format: func() string { return sizeText(int64(*value)) }}, name, usage)
+	bind(flags.Lookup(name), least, most)
+}
+
+// bind gives a flag its range.
+func bind(f *pflag.Flag, least, most string) {
 	f.Value = bounded{f.Value, least, most}
-	if f.DefValue == "0s" {
+	if f.DefValue = f.Value.String(); f.DefValue == "0s" {
 		f.DefValue = "0" // pflag omits the default 0s only for its own type of durations
 	}
+}
+
+// sizeUnits are the units of sizes, the largest first.
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1}}
+
+// parseSize reads a number of bytes, with a unit or without.
+func parseSize(text string) (int64, error) {
+	for _, u := range sizeUnits {
+		digits, found := strings.CutSuffix(text, u.name)
+		if n, err := strconv.ParseInt(digits, 10, 64); found && err == nil && n <= math.MaxInt64/u.bytes {
+			return n * u.bytes, nil
+		}
+	}
+	return 0, errors.New("give a number of bytes, such as 500000, 512KiB or 120MiB")
+}
+
+// sizeText returns the shortest text of a number of bytes.
+func sizeText(n int64) string {
+	for _, u := range sizeUnits[:len(sizeUnits)-2] {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // bounded is the value of a flag with a range. A test checks that every flag with numbers or durations has one.
@@ -104,6 +146,17 @@ type bounded struct {
 	pflag.Value
 
 	least, most string
+}
+
+// String implements pflag.Value. It shows days.
+func (b bounded) String() string {
+	if b.Value == nil { // pflag asks the zero value
+		return ""
+	}
+	if d, err := time.ParseDuration(b.Value.String()); err == nil && b.Type() == "duration" {
+		return contract.Duration(d).String()
+	}
+	return b.Value.String()
 }
 
 // boundError is the error for a value outside the range.
@@ -137,12 +190,15 @@ func Within(text, least, most string) error {
 	return nil
 }
 
-// magnitude converts the text of a number or a duration to a number, so that texts of one
+// magnitude converts the text of a number, a duration or a size to a number, so that texts of one
 // kind can be compared. A duration becomes its number of seconds. Values above 2⁵³ are
 // rounded, so that a value slightly above the largest id may pass.
 func magnitude(text string) float64 {
-	if d, err := time.ParseDuration(text); err == nil {
+	if d, err := contract.ParseDuration(text); err == nil {
 		return d.Seconds()
+	}
+	if n, err := parseSize(text); err == nil {
+		return float64(n)
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {

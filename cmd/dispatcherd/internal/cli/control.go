@@ -133,7 +133,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	commands := []*cobra.Command{drain, list, a.resumeCommand("worker", "Let a drained worker get jobs again", "render-1",
 		func(ctx context.Context, name string) ([]string, error) { return a.client.ResumeWorker(ctx, name) })}
 	for _, cmd := range commands {
-		a.APIFlags(cmd)
+		a.OverClient(cmd)
 	}
 	return commands
 }

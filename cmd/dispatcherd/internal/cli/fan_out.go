@@ -57,7 +57,7 @@ func (a *Invocation) FanOutCommand() *cobra.Command {
 	Number(flags, &timeout, "timeout", "1ms", "1h", "how long to wait for the answers (default: the dispatcher's, 30s)")
 	Number(flags, &expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
-	a.APIFlags(cmd)
+	a.OverClient(cmd)
 	cmd.ValidArgsFunction = a.completeTypes()
 	return cmd
 }

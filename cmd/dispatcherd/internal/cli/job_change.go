@@ -154,7 +154,7 @@ type changedJob struct {
 
 func (a *Invocation) printChanged(did string, jobs []changedJob) error {
 	return PrintRows(a, did, jobs, "id, status", func(j *changedJob) []any {
-		return []any{j.ID, string(j.Status) + When(j.Status == dispatcherd.Running, " (asked to stop)")}
+		return []any{j.ID, string(j.Status) + When(j.Status == dispatcherd.Running, " (cancel requested)")}
 	})
 }
 

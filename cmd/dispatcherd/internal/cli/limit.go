@@ -55,7 +55,15 @@ func limitText(v *contract.Limit) string {
 }
 
 const limitSetLong = `Creates a limit, or changes columns of it (docs/how-to/limits.md).
-An empty VALUE sets the default, and the VALUE none means no limit. capacity=0 pauses the key.`
+An empty VALUE sets the default, and the VALUE none means no limit. The columns:
+
+  capacity   total cost of the jobs that run at once; 0 pauses the key; default: 1
+  rate       total cost of the jobs that start in each time per; default: none
+  per        the time for rate, such as 1s or 1d
+  scope      cluster: of all dispatchers together; dispatcher: of each dispatcher;
+             default: cluster
+  on_retry   while a job waits for its retry, others of the key start (pass) or not (wait);
+             default: pass`
 
 func (a *Invocation) limitSetCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{

@@ -62,7 +62,7 @@ PAUSED says who has paused the type, until when and why.`
 	}
 	PageFlags(cmd, &q.Query, "types")
 	localFlag(cmd, &q.Scope)
-	a.APIFlags(cmd)
+	a.OverClient(cmd)
 	return cmd
 }
 
@@ -110,7 +110,7 @@ SLOTS counts its slots, that is how many jobs it can run at the same time; "drai
 more jobs. FREE counts those on which no job runs or is about to start. TYPES are the types that its slots support.
 DRAINED says who has drained the worker, when and why.`
 	localFlag(cmd, &q.Scope)
-	a.APIFlags(cmd)
+	a.OverClient(cmd)
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	Number(flags, &r.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	flags.StringVar(&r.Traceparent, "traceparent", "", "W3C trace context, for the worker")
 	flags.StringVar(&r.IdempotencyKey, "idempotency-key", "", "a repeated request with the same key gets the same answer")
-	a.APIFlags(cmd)
+	a.OverClient(cmd)
 	types := a.completeTypes()
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

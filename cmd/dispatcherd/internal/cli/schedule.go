@@ -18,12 +18,14 @@ func (a *Invocation) ScheduleCommand() *cobra.Command {
 		a.scheduleResumeCommand(), a.scheduleRunCommand(), a.scheduleBackfillCommand())
 }
 
-const scheduleSetLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the default.
-The default kind is cron.`
+const scheduleSetLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the
+default. The default kind is cron, which needs spec. The columns:
+
+`
 
 func (a *Invocation) scheduleSetCommand() *cobra.Command {
 	return a.OnAPI(&cobra.Command{
-		Use: "set NAME COLUMN=VALUE…", Short: "Create or change a schedule", Long: scheduleSetLong,
+		Use: "set NAME COLUMN=VALUE…", Short: "Create or change a schedule", Long: scheduleSetLong + schedule.DescribeColumns(),
 		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
   dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
 	}, func(ctx context.Context, args []string) error {

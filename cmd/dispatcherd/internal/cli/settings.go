@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // noteOnlyCommandLine is the annotation of flags that are no settings.
@@ -23,6 +24,13 @@ func OnlyOnCommandLine(flags *pflag.FlagSet) {
 // RegisterFlags adds the settings of every command.
 func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 	a.Format = "table"
+	a.API.Socket = a.FindSocket("api.sock")
+	a.API.Socket = a.FindSocket("api.sock")
+	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the API socket of the dispatcher to ask")
+	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
+	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable, or as --api-token-file")
+	ProofFlags(flags, "api-", &a.API.Proofs)
+	InGroup(flags, "The dispatcher to ask")
 	flags.VarP(OneOf(&a.Format, "table", "json", "jsonl"), "output", "o", "form of the output: table, json, or jsonl (one value per line)")
 	flags.String("config", defaultConfigFile, "configuration file (TOML); the default one may be missing")
 }

@@ -41,30 +41,20 @@ func (a *Invocation) FindSocket(name string) string {
 	return firstSocket(a.OwnSocket(name), filepath.Join(systemSockets, name))
 }
 
-// APISocketFlag adds the flag for the API socket of a running dispatcher.
-func (a *Invocation) APISocketFlag(flags *pflag.FlagSet) {
-	a.API.Socket = a.FindSocket("api.sock")
-	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the dispatcher's API socket")
-}
-
-// APIFlags completes a command that asks a running dispatcher: it adds the flags for its API, on its socket or on TCP, and opens a
-// client. The flags that were added before are no settings: they describe one request.
-func (a *Invocation) APIFlags(cmd *cobra.Command) {
-	run, flags := cmd.RunE, cmd.Flags()
+// OverClient completes a command that asks a running dispatcher: it opens a client. The flags that were added before are no settings:
+// they describe one request.
+func (a *Invocation) OverClient(cmd *cobra.Command) {
+	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.OverAPI(func() error { return run(cmd, args) })
 	}
-	OnlyOnCommandLine(flags)
-	a.APISocketFlag(flags)
-	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
-	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable, or as --api-token-file")
-	ProofFlags(flags, "api-", &a.API.Proofs)
+	OnlyOnCommandLine(cmd.Flags())
 }
 
 // APIGroup is [Group] for commands that ask a running dispatcher.
 func (a *Invocation) APIGroup(use, short string, children ...*cobra.Command) *cobra.Command {
 	for _, child := range children {
-		a.APIFlags(child)
+		a.OverClient(child)
 	}
 	return Group(use, short, children...)
 }

@@ -48,7 +48,7 @@ in the last hour. A dispatcher counts from its start.`
 		}
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every second, until an interrupt")
-	a.APIFlags(cmd)
+	a.OverClient(cmd)
 	return cmd
 }
 

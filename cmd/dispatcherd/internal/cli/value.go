@@ -77,7 +77,7 @@ func Weights(w *scoring.Weights) Value {
 	parse := func(text string) error {
 		fields := weightFields(w)
 		for _, pair := range Entries(text) {
-			key, value, is := strings.Cut(pair, "=")
+			key, value, is := strings.Cut(strings.TrimSpace(pair), "=")
 			key = strings.ReplaceAll(key, "_", "-") // as in the file
 			i := slices.Index(weightKeys[:], key)
 			if !is || i < 0 {
@@ -102,7 +102,7 @@ func Weights(w *scoring.Weights) Value {
 		for i, field := range weightFields(w) {
 			pairs = append(pairs, fmt.Sprintf("%s=%d", weightKeys[i], *field))
 		}
-		return strings.Join(pairs, ",")
+		return strings.Join(pairs, ", ")
 	}
 	return Value{Kind: "weights", Parse: parse, Format: format}
 }
@@ -127,5 +127,5 @@ func Cap(value *time.Duration) Value {
 		}
 		return value.String()
 	}
-	return Value{Kind: "duration|none", Parse: parse, Format: format}
+	return Value{Kind: "age", Parse: parse, Format: format}
 }

@@ -13,7 +13,7 @@ import (
 func TestWeightsKeepTheDefaultsOfOmittedKeys(t *testing.T) {
 	w := scoring.Default()
 	v := Weights(&w)
-	require.Equal(t, "priority=1024,ageing=16,rarity=500,on-demand=4096,on-demand-ageing=32", v.String())
+	require.Equal(t, "priority=1024, ageing=16, rarity=500, on-demand=4096, on-demand-ageing=32", v.String())
 	require.NoError(t, v.Set("ageing=32,rarity=0"))
 	require.NoError(t, v.Set("on_demand=7\non-demand-ageing=8\n"), "a table of the file, with both spellings")
 	want := scoring.Default()

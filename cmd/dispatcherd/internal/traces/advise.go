@@ -24,7 +24,7 @@ func (a commands) adviseCommand() *cobra.Command {
 --duration-window, and prints how long they wait: with the expected durations of the jobs as given, with none,
 and with such that are right within a factor of four.`,
 		Example: "  dispatcherd trace advise\n" +
-			"  dispatcherd trace advise /tmp/day --duration-window 24h    # made by: dispatcherd trace generate /tmp/day",
+			"  dispatcherd trace advise /tmp/day --duration-window 24h   # from: trace generate /tmp/day",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, flag := range []string{"since", "until", "limit", "slots-of"} {
 				if len(args) == 1 && cmd.Flags().Changed(flag) {
@@ -47,7 +47,6 @@ and with such that are right within a factor of four.`,
 		"expected duration from which a job gains nothing; 0 = compare 30m, 1h, 4h and 24h")
 	cli.OnlyOnCommandLine(flags)
 	a.DatabaseFlag(flags)
-	a.APISocketFlag(flags)
 	return cmd
 }
 

@@ -54,7 +54,6 @@ host, or from another trace. On-demand requests without rows are not included.`,
 	f.periodFlags(flags)
 	forceFlag(flags, &f.force)
 	a.DatabaseFlag(flags)
-	a.APISocketFlag(flags)
 	return cmd
 }
 

@@ -31,7 +31,7 @@ trace, --speed times faster than recorded. Waits are printed in the trace's time
 
 The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
 misplaced or sent to a slot that does not support its type.`,
-		Example: "  dispatcherd trace replay /tmp/day --speed 2000    # made by: dispatcherd trace generate /tmp/day",
+		Example: "  dispatcherd trace replay /tmp/day --speed 2000   # from: trace generate /tmp/day",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {
 				return exit.Usagef("--speed is missing: give the number of seconds of the trace that pass in one second")
@@ -56,7 +56,7 @@ func (a commands) demoCommand() *cobra.Command {
 		Use: "demo [DIR]", Short: "Replay a call centre's day, or the trace in DIR, in under a minute",
 		Long: `Replays a generated day of a call centre (see trace generate), or the trace in DIR. The default
 --speed makes the trace take 45 s, but is at most 8,000.`,
-		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000    # made by: dispatcherd trace generate /tmp/day",
+		Example: "  dispatcherd trace demo\n  dispatcherd trace demo /tmp/day --speed 8000   # from: trace generate /tmp/day",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)
 			if err != nil {
