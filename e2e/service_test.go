@@ -97,7 +97,7 @@ func TestSystemdSocketsOutliveTheDaemon(t *testing.T) {
 	m.hears("READY=1")
 	m.hears("WATCHDOG=1")
 	d.signal(t, syscall.SIGHUP) // there is nothing to reload, and the daemon continues
-	eventually(t, func() bool { return strings.Contains(d.errors.text(), "no token file is used") }, d.errors.text)
+	eventually(t, func() bool { return strings.Contains(d.errors.text(), "no such file is used") }, d.errors.text)
 	m.hears("WATCHDOG=1")
 	r := helloRaw(t, workers, "x")
 	job := w.insert("x", work{})

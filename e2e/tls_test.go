@@ -210,7 +210,7 @@ func TestWorkerOverTLSDoesJobs(t *testing.T) {
 	other := w.program("worker", "run", "--dispatcher", "tls://"+s.workers, "--token-file", s.proofs("worker").TokenFile, "--ca", s.ca.file(),
 		"--types", "y", "--", "sh", "-c", "cat")
 	other.ends(t, exit.Conflict)
-	require.Contains(t, other.errors.text(), `token holder-of-worker may not serve type "y": only other users may`)
+	require.Contains(t, other.errors.text(), `token:holder-of-worker may not serve type "y": only other users may`)
 	require.Contains(t, other.errors.text(), `add token:holder-of-worker to --allow`)
 }
 
@@ -256,7 +256,7 @@ func TestRefusedConnectionsSayWhatIsWrong(t *testing.T) {
 		{"unknown token", "tls", s.workers, with("nobody", nil), "refused: the token is unknown: send one that this dispatcher knows",
 			`"msg":"a worker over TCP is refused","address":"127.0.0.1"`},
 		{"no token", "tls", s.workers, with("", nil), "refused: a token this dispatcher knows is needed (--token-file), or a certificate", ""},
-		{"role", "tls", s.workers, with("read", nil), "token holder-of-read lacks the role worker: give it the role in --api-tokens", ""},
+		{"role", "tls", s.workers, with("read", nil), "token:holder-of-read lacks the role worker: give it the role in --api-tokens", ""},
 		{"authority", "tls", s.workers, with("worker", func(c *workerproto.Credentials) { c.CA = other.file() }),
 			"the dispatcher's certificate is not signed by an authority in --ca " + other.file(), `"msg":"a TLS handshake failed"`},
 		{"no authority", "tls", s.workers, with("worker", func(c *workerproto.Credentials) { c.CA = "" }),
@@ -378,7 +378,7 @@ func TestCertificatesAreIdentities(t *testing.T) {
 	})
 	require.Empty(t, refusal)
 	_, refusal = joins("gpu-2", func(*x509.Certificate) {})
-	require.Contains(t, refusal, `certificate gpu-2 may not serve type "x"`)
+	require.Contains(t, refusal, `cert:gpu-2 may not serve type "x"`)
 	_, refusal = s.join("tls", s.workers, s.proofs(""))
 	require.Contains(t, refusal, "a certificate is needed: give one of the authority in --tls-client-ca")
 
@@ -405,7 +405,7 @@ func TestRolesOfTokensRestrictCalls(t *testing.T) {
 				require.NoError(t, err, role)
 				return
 			}
-			require.ErrorContains(t, err, "token holder-of-"+role+" lacks the role", role)
+			require.ErrorContains(t, err, "token:holder-of-"+role+" lacks the role", role)
 		}
 		row, err := call("GET", job, nil)
 		check("get", err)
@@ -474,4 +474,46 @@ func TestUnfinishedHandshakesDoNotExcludeWorkers(t *testing.T) {
 		w.insert("x", work{})
 	}
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 40})
+}
+
+// A listener for workers that is given as the API is named as such, and the reverse. So is a listener without TLS.
+func TestListenersOfAnotherKindAreNamed(t *testing.T) {
+	w := newWorld(t)
+	s := w.secure(nil)
+	plain := w.config("plain")
+	plain.API = daemon.DefaultAPIConfig()
+	plain.WorkerListen, plain.API.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	other := w.start(plain)
+	address := func(what string) string {
+		return regexp.MustCompile(`"msg":"` + what + `","address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(other.log.text())[1]
+	}
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"it is probably the listener for workers: give the API of the dispatcher", []string{"job", "list", "--api-socket", s.cfg.WorkerSocket}},
+		{"workers connect to --worker-listen, and callers to --api-listen",
+			[]string{"job", "list", "--api", "https://" + s.workers, "--api-ca", s.ca.file()}},
+		{"the dispatcher's certificate is not signed",
+			[]string{"job", "list", "--api", "https://" + s.api, "--api-ca", newAuthority(t, w.dir, "o").file()}},
+		{"A valid bearer token is needed", []string{"job", "list", "--api", "https://" + s.api, "--api-ca", s.ca.file()}},
+		{"the listener does not use TLS", []string{"job", "list", "--api", "https://" + address("API on TCP"), "--api-ca", s.ca.file()}},
+		{"the peer does not use TLS", []string{"job", "list", "--api", "http://" + s.api}},
+		{"this is the API socket, and the hello is that of a worker",
+			[]string{"worker", "run", "--worker-socket", s.cfg.APISocket, "--types", "x", "--", "true"}},
+	} {
+		p := w.program(c.args...)
+		<-p.ended
+		require.Contains(t, p.errors.text(), c.says, c.args)
+		require.LessOrEqual(t, strings.Count(p.errors.text(), "\n"), 4, p.errors.text())
+	}
+	_, refusal := s.join("tls", address("workers on TCP"), s.proofs("worker"))
+	require.Contains(t, refusal, "the listener does not use TLS: give the dispatcher --tls-cert and --tls-key, or use tcp://")
+	conn, refusal := s.join("tcp", address("workers on TCP"), workerproto.Credentials{})
+	require.Empty(t, refusal, "on loopback")
+	require.NotNil(t, conn)
+	inUse := w.program("serve", "--database-url", w.dsn, "--worker-socket", filepath.Join(w.dir, "x.sock"), "--api-socket",
+		filepath.Join(w.dir, "y.sock"), "--worker-listen", address("workers on TCP"))
+	inUse.ends(t, exit.Conflict)
+	require.Contains(t, inUse.errors.text(), "--worker-listen "+address("workers on TCP")+": another program listens there")
 }

@@ -45,13 +45,13 @@ func (p Peer) User() string {
 	return ""
 }
 
-// String says who the process is, for messages.
+// String says who the process is, for messages. A token and a certificate have the form of --allow.
 func (p Peer) String() string {
 	switch {
 	case p.Token != "":
-		return "token " + p.Token
+		return "token:" + p.Token
 	case p.Certificate != "":
-		return "certificate " + p.Certificate
+		return "cert:" + p.Certificate
 	case p.Address != "":
 		return "the unknown user at " + p.Address
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // devLife is how long the certificates of dev are valid. They are made anew when less than half of it is left.
@@ -73,19 +74,14 @@ func hostNames() (names []string) {
 
 // valid reports whether the files exist, and the certificate is for all names.
 func (f *devFiles) valid(names []string) bool {
-	for _, path := range []string{f.ca, f.key, f.token, f.tokens} {
+	for _, path := range []string{f.ca, f.token, f.tokens} {
 		if _, err := os.Stat(path); err != nil {
 			return false
 		}
 	}
-	text, _ := os.ReadFile(f.cert) // an error leaves it empty
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return false
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	return err == nil && time.Until(cert.NotAfter) > devLife/2 &&
-		!slices.ContainsFunc(names, func(name string) bool { return cert.VerifyHostname(name) != nil })
+	pair, err := workerproto.ReadPair(f.cert, f.key)
+	return err == nil && time.Until(pair.Leaf.NotAfter) > devLife/2 &&
+		!slices.ContainsFunc(names, func(name string) bool { return pair.Leaf.VerifyHostname(name) != nil })
 }
 
 // make makes all files.

@@ -196,11 +196,8 @@ func (l *AllowList) entry(p workerproto.Peer, typ string) (name string, permitte
 
 // entryFor returns how a list names a peer.
 func entryFor(p workerproto.Peer) string {
-	switch {
-	case p.Token != "":
-		return "token:" + p.Token
-	case p.Certificate != "":
-		return "cert:" + p.Certificate
+	if p.UID < 0 {
+		return p.String()
 	}
 	return "the uid"
 }

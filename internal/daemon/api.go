@@ -73,7 +73,7 @@ func (c *Config) CheckListeners() error {
 		case l.tls && c.TLS.Cert == "":
 			return fmt.Errorf("%s %s: workers may connect beyond loopback only with TLS: add --tls-cert and --tls-key", l.flag, l.address)
 		case !proven:
-			return fmt.Errorf("%s %s %w may be on loopback only, because each host could use it", l.flag, l.address, errOpenToAll)
+			return fmt.Errorf("%s %s: it may listen beyond loopback only with --api-tokens, or with --tls-client-ca", l.flag, l.address)
 		}
 	}
 	return nil

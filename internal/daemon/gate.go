@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -142,7 +143,8 @@ func answerPlain(conn net.Conn, first byte, what string) {
 	case first == '{':
 		_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.Refused, "%s", what)))
 	case strings.IndexByte("GPHDOC", first) >= 0: // the methods of HTTP
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n",
-			len(what)+1, what)
+		text := rest.InvalidRequest.Of(what).Text()
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"+
+			"Content-Length: %d\r\n\r\n%s", len(text), text)
 	}
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -147,6 +146,3 @@ func (d *Daemon) reload(ctx context.Context) {
 
 // listensOnTCP reports whether workers or callers may connect over TCP.
 func (d *Daemon) listensOnTCP() bool { return d.cfg.API.Listen != "" || d.cfg.WorkerListen != "" }
-
-// errOpenToAll rejects a listener without proofs on an address that other hosts reach.
-var errOpenToAll = errors.New("without --api-tokens or --tls-client-ca")

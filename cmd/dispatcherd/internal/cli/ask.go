@@ -106,8 +106,9 @@ func (a *Invocation) Explain(err error) error {
 		return exit.Errorf(codeOf(p.Status), "%w", p)
 	case isFile:
 		return exit.Usagef("reading the input: %w", file)
-	case strings.Contains(err.Error(), `malformed HTTP response "{`): // a frame
-		return exit.Usagef("%s is a listener for workers: give the API of the dispatcher, with --api-socket or --api", &a.API)
+	case strings.Contains(err.Error(), "malformed HTTP "): // a frame
+		return exit.Usagef("%s does not speak HTTP, so it is probably the listener for workers: give the API of the dispatcher, "+
+			"with --api-socket or --api", &a.API)
 	case errors.Is(err, client.ErrUnknownOutcome):
 		return exit.Errorf(exit.Unavailable, "%w", err)
 	case errors.Is(err, fs.ErrPermission):
