@@ -202,8 +202,10 @@ func (w *world) disturbNetwork() {
 	case n == 7:
 		h.sendAway(length)
 	case c == nil:
-	case n < 3:
-		w.hold(c, length)
+	case n < 3: // n = 0: only this connection; otherwise the worker reaches no dispatcher
+		if w.hold(c, length); n > 0 {
+			w.workers[c.worker].cutUntil = w.now + length
+		}
 	case n == 3:
 		w.stats.Partitions++
 		c.link.swallowed = true

@@ -79,14 +79,22 @@ var controls = []control{
 		violation: "is lost|orphan",
 		change:    rareJoins,
 	},
-	{options: Options{Break: WithoutGuard, Faults: Remote, Every: true, Dispatchers: 3}, seeds: 60, violation: twice, change: longJobs},
-	{options: Options{Break: WithoutParting, Faults: Remote, Every: true, Dispatchers: 3}, seeds: 10, violation: twice, change: longJobs},
+	{
+		options: Options{Break: WithoutGuard, Faults: Remote | Resume, Every: true, Dispatchers: 3, Steps: 20_000}, seeds: 10, violation: twice,
+		change: longJobs,
+	},
+	{
+		options: Options{Break: WithoutParting, Faults: Remote | Resume, Every: true, Dispatchers: 3, Steps: 20_000}, seeds: 10, violation: twice,
+		change: longJobs,
+	},
 }
 
 const twice = "executed twice at one time"
 
 // longJobs makes executions outlast the faults of the network.
-func longJobs(w *world) { w.scale.jobMax, w.remote.gap = 4*second, second/10 }
+func longJobs(w *world) {
+	w.scale.jobMin, w.scale.jobMax, w.scale.insertGap, w.remote.gap = 3*second, 8*second, 3*second, second/10
+}
 
 // changingHosts makes workers change their dispatcher often, so that several
 // resume offers of one execution are in flight.

@@ -15,8 +15,9 @@ type worker struct {
 	stopped      bool
 	conn         *conn // nil while there is none
 	slots        []workerSlot
-	number       int32 // last slot number used
-	notResumable bool  // it cannot keep executions without a connection
+	number       int32  // last slot number used
+	notResumable bool   // it cannot keep executions without a connection
+	cutUntil     moment // it reaches no dispatcher until then
 	inbox        []task
 }
 
@@ -92,6 +93,10 @@ func (k *worker) do(t *task) {
 func (k *worker) dial() {
 	w := k.world
 	if k.dead || k.conn != nil {
+		return
+	}
+	if w.now < k.cutUntil {
+		k.plan(workerDial, k.cutUntil-w.now)
 		return
 	}
 	k.changeHost()
