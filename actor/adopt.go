@@ -326,7 +326,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	j.attempt, j.crashes, j.fingerprint = row.Attempt, row.Crashes, o.From
 	j.sentAt = c.now - timing.Instant(row.Ran.Milliseconds())
 	j.row.key = contract.Key{RunAt: row.RunAt, ID: row.ID}
-	j.row.maxAttempts, j.row.failures, j.delivery = row.MaxAttempts, row.Failures, row.Delivery
+	j.row.maxAttempts, j.row.failures, j.row.backoff, j.delivery = row.MaxAttempts, row.Failures, row.Backoff, row.Delivery
 	j.Type = c.hold(row.Type, o.user)
 	c.keep(j)
 	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)

@@ -262,7 +262,7 @@ func (c *Core) won(w *contract.Won) {
 	}
 	c.types[j.Type].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
-	j.row.maxAttempts, j.row.failures = w.MaxAttempts, w.Failures
+	j.row.maxAttempts, j.row.failures, j.row.backoff = w.MaxAttempts, w.Failures, w.Backoff
 	j.timeout, j.delivery, j.row.unfit = c.limit(j, w.Timeout), w.Delivery, w.Unfit
 	if w.Fence != 0 {
 		c.admitted(j, w.Admitted)

@@ -148,6 +148,14 @@ func init() {
 		"own":    func(w *world, _ words, _ []string) { w.step(Owned{}); w.answerAll() },
 		"drain":  func(w *world, _ words, _ []string) { w.step(Drained{}) },
 		"pause":  (*world).cmdPause,
+		"retries": func(w *world, ws words, _ []string) {
+			w.controls.Retries = maps.Clone(w.controls.Retries)
+			if w.controls.Retries == nil {
+				w.controls.Retries = map[string]contract.RetryPolicy{}
+			}
+			w.controls.Retries[ws.bare[0]] = contract.RetryPolicy{MaxAttempts: ws.int("tries", 0), Backoff: ws.args["backoff"]}
+			w.control()
+		},
 		"resume": func(w *world, ws words, _ []string) {
 			w.controls.Pauses = slices.DeleteFunc(w.controls.Pauses, func(p contract.Pause) bool { return p.Type == ws.bare[0] })
 			w.control()
@@ -311,6 +319,7 @@ func (w *world) cmdInsert(how words, body []string) {
 				ID: w.nextRow, Type: ws.args["type"], Priority: dispatcherd.Priority(ws.int("prio", 0)),
 				RunAt:       w.table.now - ws.duration("age").Microseconds() + ws.duration("in").Microseconds(),
 				MaxAttempts: int32(ws.int("tries", 3)), Timeout: ws.duration("timeout"), Expected: ws.duration("expected"),
+				Backoff: ws.args["backoff"],
 			})
 			switch r := w.table.Row(w.nextRow); {
 			case len(how.bare) == 0:

@@ -222,7 +222,8 @@ type rowData struct {
 	loading     bool          // the row is claimed; its payload is not read yet
 	permits     time.Duration // of a job with keys: the first part of its wait, before it had its permits
 	failures    int32
-	maxAttempts int32          // number of failures after which the job fails permanently
+	maxAttempts int32          // number of failures after which the job fails permanently; 0 = that of its type
+	backoff     string         // its own; "" = that of its type
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none
 	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none

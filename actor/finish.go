@@ -29,6 +29,9 @@ func (c *Core) recordEnd(j *job, f contract.Finish) {
 	known.End(&j.run, j.Class)
 	f.ID, f.Attempt, f.Fence, f.Size = j.id, j.attempt, j.delivery.Fence, len(j.delivery.Payload)+len(f.Result)
 	f.Placement, f.Log = c.placement(j, f.Outcome), j.row.log
+	if f.Placement != nil {
+		f.Placement.Backoff = f.Backoff
+	}
 	j.delivery.Payload = nil
 	if o := c.retaking(j.id); o != nil {
 		end := f // otherwise each end would be allocated
@@ -226,9 +229,6 @@ func (c *Core) recorded(f *contract.Finish, stale bool) {
 	c.move(j, onRecorded)
 }
 
-// maxRetryDelay bounds the delay that a worker can request.
-const maxRetryDelay = 24 * time.Hour
-
 func (ev Released) apply(c *Core) {
 	for i := range ev.Results {
 		c.endAttempt(ev.Session, &ev.Results[i])
@@ -303,16 +303,38 @@ func (c *Core) outcome(j *job, r *Result) contract.Finish {
 		c.stats.Released++
 		j.row.returned = true
 		return contract.Finish{Outcome: contract.Released}
-	case r.Permanent && j.stop != timedOut || j.row.failures+1 >= j.row.maxAttempts:
+	case r.Permanent && j.stop != timedOut || j.row.failures+1 >= c.maxAttempts(j):
 		c.stats.Failed++
 		return contract.Finish{Outcome: contract.FailedFinal, Error: j.failure(r.Error)}
 	}
 	c.stats.Retried++
-	delay := r.RetryAfter
+	delay, whose := r.RetryAfter, "the worker asked for it"
 	if delay <= 0 {
-		delay = c.cfg.Retry.Delay(int(j.row.failures), c.rng)
+		var p timing.Policy
+		p, whose = c.backoff(j)
+		delay = p.Delay(int(j.row.failures), c.rng)
 	}
-	return contract.Finish{Outcome: contract.Retry, Error: j.failure(r.Error), Delay: min(delay, maxRetryDelay)}
+	return contract.Finish{Outcome: contract.Retry, Error: j.failure(r.Error), Delay: min(delay, timing.LongestDelay), Backoff: whose}
+}
+
+// maxAttempts returns after how many failures a job fails permanently.
+func (c *Core) maxAttempts(j *job) int32 {
+	return cmp.Or(j.row.maxAttempts, int32(c.controls.Retries[c.index.Name(j.Type)].MaxAttempts), contract.DefaultMaxAttempts)
+}
+
+// backoff returns the policy for the wait of a job after a failure, and whose it is.
+func (c *Core) backoff(j *job) (p timing.Policy, whose string) {
+	name := c.index.Name(j.Type)
+	text, of := j.row.backoff, "the job"
+	if text == "" {
+		text, of = c.controls.Retries[name].Backoff, "type "+name
+	}
+	if text == "" {
+		p, of = c.cfg.Retry.Policy(), "the dispatcher"
+	} else {
+		p, _ = timing.ParsePolicy(text) // its form is right
+	}
+	return p, "backoff of " + of + ": " + p.String()
 }
 
 // apply passes on reports about attempts that the session executes.

@@ -38,7 +38,9 @@ func (t *table) do(c *claimfake.Client, s *claimfake.Statement) *claimfake.State
 }
 
 func (t *table) insert(r claimfake.Row) {
-	if r.MaxAttempts == 0 {
+	if r.MaxAttempts < 0 {
+		r.MaxAttempts = 0 // that of the type
+	} else if r.MaxAttempts == 0 {
 		r.MaxAttempts = 3
 	}
 	t.Insert(t.now, r)

@@ -353,8 +353,16 @@ func (w *world) printFinish(req *contract.FinishRequest, res contract.FinishResu
 		case f.Outcome == contract.Retry:
 			result = fmt.Sprintf(" in %v", f.Delay)
 		}
-		w.printf("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, prefixed(" - ", f.Error))
+		w.printf("record %s attempt %d %v%s%s", w.name(f.ID), f.Attempt, f.Outcome, result, because(&f)+prefixed(" - ", f.Error))
 	}
+}
+
+// because says whose policy has delayed a job, unless it is that of the dispatcher.
+func because(f *contract.Finish) string {
+	if f.Placement == nil || strings.HasPrefix(f.Placement.Backoff, "backoff of the dispatcher") {
+		return ""
+	}
+	return prefixed(" because ", f.Placement.Backoff)
 }
 
 // termsText returns a score and its terms in points, such as "5620 = base 5120 + age 0 + rarity 500 + on-demand 0". It omits a

@@ -111,7 +111,8 @@ func (s *Store) sendAdoption(
 	)
 	_, err = pgx.ForEachRow(
 		rows,
-		[]any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence, &expected},
+		[]any{&a.ID, &a.Attempt, &a.MaxAttempts, &a.Failures, &a.Crashes, &timeout, &name, &a.Priority, &a.RunAt, &ran, &a.Fence, &expected,
+			&a.Backoff},
 		func() error {
 			if name == nil {
 				busy = append(busy, a.ID)

@@ -195,13 +195,14 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 		permits *int64  // milliseconds
 		lane    *string // see otherLane
 		trace   *string
+		backoff *string
 		payload pgtype.DriverBytes
 	)
 	size := 0
 	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
 	_, err = pgx.ForEachRow(rows, []any{             // pgx reads the types of the language faster than those of this module
 		(*int64)(&row.ID), (*int32)(&row.Attempt), &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence,
-		&permits, (*int64)(&row.Target), &trace, &payload,
+		&permits, (*int64)(&row.Target), &trace, &backoff, &payload,
 	}, func() error {
 		w := row
 		w.Timeout, w.Type, w.Priority = time.Duration(timeout)*time.Millisecond, req.Lane.Type, req.Lane.Priority
@@ -213,6 +214,9 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 		}
 		if lane != nil {
 			w.Priority, w.Type = dispatcherd.Priority((*lane)[0]-1), (*lane)[1:]
+		}
+		if backoff != nil {
+			w.Backoff = *backoff
 		}
 		if trace != nil {
 			w.Traceparent = *trace

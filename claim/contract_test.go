@@ -146,7 +146,8 @@ func realWorld(t testing.TB) world {
 		},
 		insert: func(t testing.TB, r claimfake.Row, dueIn time.Duration) dispatcherd.JobID {
 			id, err := jobs.Insert(t.Context(), claim.New{Type: r.Type, Priority: r.Priority, Payload: r.Payload,
-				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout, Expected: r.Expected, Traceparent: r.Traceparent})
+				MaxAttempts: int(r.MaxAttempts), Timeout: r.Timeout, Expected: r.Expected, Traceparent: r.Traceparent,
+				Backoff: r.Backoff})
 			require.NoError(t, err)
 			exec(t, db, `UPDATE dispatcherd.jobs SET run_at = now() + $2::interval WHERE id = $1`, int64(id), dueIn)
 			if r.Deadline != 0 {
@@ -338,12 +339,12 @@ func TestClaimReturnsTheNextAttempt(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		id := w.insert(t, claimfake.Row{Type: "pdf", Payload: []byte(`{"page": 1}`), MaxAttempts: 3, Timeout: 1500 * time.Millisecond,
-			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, 0)
+			Backoff: "fixed:1s", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, 0)
 		won := take(t, s, id)
 		require.Equal(
 			t,
 			contract.Won{
-				ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond,
+				ID: id, Type: "pdf", Attempt: 1, MaxAttempts: 3, Timeout: 1500 * time.Millisecond, Backoff: "fixed:1s",
 				Delivery: contract.Delivery{Payload: []byte(`{"page": 1}`), Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 			},
 			won,

@@ -13,7 +13,8 @@ import (
 )
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
-const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt, max_attempts,
+const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt,
+	coalesce(max_attempts, (SELECT t.max_attempts FROM dispatcherd.types t WHERE t.type = jobs.type), 5) AS max_attempts, backoff,
 	failures, crashes, timeout_ms, expected_ms, traceparent, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent,
 	nullif(split_part(unique_key, ' / ', -2), '') AS owner, split_part(unique_key, ' / ', -1) AS unique_key,
 	dispatcher, placement, errors::text,

@@ -69,14 +69,14 @@ const (
 const (
 	// keptColumns are copied unchanged when a row moves out of the hot table.
 	keptColumns = `id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, keys, expected_ms,
-		fence, parent, unique_key, watched, traceparent, started_at, payload`
+		fence, parent, unique_key, watched, traceparent, backoff, started_at, payload`
 	// endColumns are the other columns of a row that has ended, without result. The
 	// end may change their values.
 	endColumns = `failures, crashes, errors, status, dispatcher, finished_at, cancelled_by, log, placement`
 	// wonColumns are the columns that a claim returns. See readWon.
-	wonColumns = `id, attempt, max_attempts, failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `,
+	wonColumns = `id, attempt, coalesce(max_attempts, 0), failures, crashes, coalesce(timeout_ms, 0), ` + otherLane + `, ` + timeLeft + `,
 		coalesce(fence, 0), ` + withPermits + `, coalesce(CASE WHEN watched THEN -coalesce(parent, id) ELSE parent END, 0),
-		traceparent, ` + smallPayload
+		traceparent, backoff, ` + smallPayload
 	// pendingAgain resets the columns that a claim and progress reports have set. A job with keys
 	// gives back its permits: the controller reads negative fences.
 	pendingAgain = `status = 'pending', dispatcher = NULL, token = NULL, started_at = NULL, progress = NULL,
@@ -434,14 +434,14 @@ WITH me AS MATERIALIZED (
 ), taken AS (
 UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
-RETURNING id::bigint, attempt::int, max_attempts::int, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
+RETURNING id::bigint, attempt::int, coalesce(max_attempts::int, 0) AS max_attempts, coalesce(backoff, '') AS backoff, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
 	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
 	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence,
 		coalesce(expected_ms, 0) AS expected
 )
-SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence, expected FROM taken
+SELECT id, attempt, max_attempts, failures, crashes, timeout, type, priority, due, ran, fence, expected, backoff FROM taken
 UNION ALL
-SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0 FROM offered WHERE id NOT IN (SELECT id FROM taken)`
+SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, '' FROM offered WHERE id NOT IN (SELECT id FROM taken)`
 
 // offeredRows are the rows that may be taken according to the statement's snapshot.
 // Locking a row checks the condition again. The condition on the fingerprint is the

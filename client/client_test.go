@@ -43,6 +43,7 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 		Timeout:     1500 * time.Microsecond,
 		Expected:    time.Minute,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Backoff:     "fixed:1s",
 		RunAt:       time.Unix(1_700_000_000, 0),
 	}
 	id, err := Insert(ctx, conn, job)
@@ -65,11 +66,11 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 	var count int
 	require.NoError(t,
 		conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'pdf' AND payload = '{"page": 1}' AND priority = 3
-		AND max_attempts = 2 AND timeout_ms = 2 AND expected_ms = 60000
+		AND max_attempts = 2 AND backoff = 'fixed:1s' AND timeout_ms = 2 AND expected_ms = 60000
 		AND traceparent LIKE '00-0af%' AND run_at = to_timestamp(1700000000)`).Scan(&count),
 	)
 	require.Equal(t, 4, count)
-	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts = 5
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts IS NULL AND backoff IS NULL
 		AND timeout_ms IS NULL AND expected_ms IS NULL AND traceparent IS NULL AND run_at <= now()`).Scan(&count))
 	require.Equal(t, 1, count)
 }

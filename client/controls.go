@@ -13,6 +13,10 @@ type (
 	PauseOrder = contract.PauseOrder
 	// PauseState is a pause that has begun: Type, What, By, At, Until, Reason, Former, Warning, Unconfirmed.
 	PauseState = contract.PauseState
+	// RetryPolicy says how failed jobs of a type are retried: MaxAttempts, Backoff. docs/how-to/retries.md explains it.
+	RetryPolicy = contract.RetryPolicy
+	// RetryState is the policy of a type: MaxAttempts, Backoff, Type, Warning, Unconfirmed.
+	RetryState = contract.RetryState
 	// DrainOrder says how to drain a worker: Types, none = all, and Reason.
 	DrainOrder = contract.DrainOrder
 	// DrainState is a drained worker: Worker, Process, Types, By, At, Reason, Dispatchers, Running, Uncovered, Former, Unconfirmed.
@@ -23,6 +27,12 @@ type (
 // dispatchers that have not said within two seconds that they follow it.
 func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (PauseState, error) {
 	return Call[PauseState](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/pause", order)
+}
+
+// SetRetries sets the retry policy of a type for the jobs that have none. It replaces the former policy; the zero policy is that of the
+// dispatchers. Unconfirmed names the dispatchers that have not said within two seconds that they follow it.
+func (c *Client) SetRetries(ctx context.Context, typ string, p RetryPolicy) (RetryState, error) {
+	return Call[RetryState](ctx, c, http.MethodPut, "/v1/types/"+segment(typ)+"/retries", p)
 }
 
 // ResumeType ends the pause of a type. The error is a *Problem of type TypeNotFound if the type is not paused.

@@ -95,7 +95,7 @@ func columns(row []any) contract.JobColumns {
 	return contract.JobColumns{
 		Type: row[0].(string), Payload: json.RawMessage(row[1].(string)), Priority: dispatcherd.Priority(row[2].(int16)),
 		MaxAttempts: given[int16](row[3]), TimeoutMS: given[int32](row[4]), RunAt: given[time.Time](row[5]), Keys: given[string](row[6]),
-		ExpectedMS: given[int32](row[9]), Traceparent: given[string](row[10]),
+		ExpectedMS: given[int32](row[9]), Traceparent: given[string](row[10]), Backoff: given[string](row[11]),
 	}
 }
 

@@ -48,6 +48,7 @@ func TestDocumentOfAFlow(t *testing.T) {
 			Keys:     "db",
 			RunAt:    time.Unix(0, 0).UTC(),
 
+			Backoff:     "fixed:1s",
 			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		},
 	)
@@ -56,12 +57,12 @@ func TestDocumentOfAFlow(t *testing.T) {
 	text, err := json.Marshal(&f)
 	require.NoError(t, err)
 	require.JSONEq(t,
-		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "max_attempts": 5, "run_when": "ended"}, "nodes": [
-		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "max_attempts": 5, "timeout_ms": 1000,
-			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z",
+		`{"name": "nightly", "callback": {"type": "report", "payload": {}, "priority": 0, "run_when": "ended"}, "nodes": [
+		{"name": "load", "type": "load", "payload": {"day": 1}, "priority": 3, "timeout_ms": 1000,
+			"expected_ms": 60000, "keys": "db", "run_at": "1970-01-01T00:00:00Z", "backoff": "fixed:1s",
 			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		{"name": "sum", "type": "sum", "payload": {}, "priority": 0, "max_attempts": 2, "after": ["load", 17], "takes_results": true},
-		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "max_attempts": 5, "after": ["load", "sum"], "run_when": "failed"}]}`,
+		{"name": "alarm", "type": "mail", "payload": {}, "priority": 0, "after": ["load", "sum"], "run_when": "failed"}]}`,
 		string(text),
 	)
 

@@ -24,7 +24,8 @@ type Job struct {
 	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted unchanged; nil = {}
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
-	MaxAttempts int           // the job fails for good after this many failures; 0 = 5
+	MaxAttempts int           // the job fails for good after this many failures; 0 = as its type says, or else 5
+	Backoff     string        // how long it waits after a failure, as in docs/how-to/retries.md; "" = as its type says
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds, at most 596 hours; 0 = the limit of the type
 	// How long an attempt probably takes, within a factor of four; it never stops the job; rounded up to
 	// milliseconds, at most 596 hours; 0 = unknown.
@@ -48,6 +49,7 @@ func (j *Job) row() (row []any, err error) {
 	n := contract.New{
 		Type: j.Type, Priority: j.Priority, RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Expected: j.Expected,
 		Keys: j.Keys, Parent: j.Parent, UniqueKey: j.UniqueKey, Traceparent: j.Traceparent,
+		Backoff: j.Backoff,
 	}
 	if j.Payload != nil {
 		if n.Payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {

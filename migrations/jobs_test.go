@@ -30,7 +30,7 @@ func TestInsertAndCopyNeedNothingButATypeAndAPayload(t *testing.T) {
 	require.EqualValues(t, 2, n)
 	require.True(t, one[bool](t, conn, `
 		SELECT bool_and(status = 'pending' AND priority = 0 AND attempt = 0 AND failures = 0 AND crashes = 0
-			AND max_attempts = 5 AND run_at <= now() AND created_at <= now() AND dispatcher IS NULL) AND count(*) = 3
+			AND max_attempts IS NULL AND run_at <= now() AND created_at <= now() AND dispatcher IS NULL) AND count(*) = 3
 			AND count(DISTINCT id) = 3 FROM dispatcherd.jobs`))
 	require.Equal(t, `{}`, one[string](t, conn, `SELECT payload::text FROM dispatcherd.jobs WHERE type = 'excel'`))
 }
@@ -53,6 +53,7 @@ func TestInvalidColumnsAreRejectedWithAClearMessage(t *testing.T) {
 		{"expected_ms", "-1", "expected_ms_is_1_to_2147483647"},
 		{"expected_ms", "2147483648", "integer out of range"},
 		{"expected_ms", "'soon'", `invalid input syntax for type integer: "soon"`},
+		{"backoff", "''", "backoff_is_exponential_fixed_or_list"},
 		{"traceparent", "''", "traceparent_is_w3c_trace_context"},
 		{"traceparent", "'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0'", "traceparent_is_w3c_trace_context"},
 		{"run_at", "'-infinity'", "run_at_is_between_1970_and_2200"},

@@ -175,7 +175,7 @@ func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {
 var settings = map[string]string{
 	"payload": `"payload": {"n": 1}`, "priority": `"priority": 10`, "run_at": `"run_at": "2100-01-01T00:00:00Z"`,
 	"max_attempts": `"max_attempts": 100`, "timeout_ms": `"timeout_ms": 1`, "expected_ms": `"expected_ms": 1`, "keys": `"keys": "k"`,
-	"traceparent": `"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
+	"backoff": `"backoff": "fixed:1s"`, "traceparent": `"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
 }
 
 func TestFunctionsNeedTheRightsOnTheColumnsThatTheySet(t *testing.T) {

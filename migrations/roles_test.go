@@ -226,7 +226,7 @@ func TestColumnRightsOfProducersAndReaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(
 		t,
-		[]string{"expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "traceparent", "type",
+		[]string{"backoff", "expected_ms", "keys", "max_attempts", "parent", "payload", "priority", "run_at", "timeout_ms", "traceparent", "type",
 			"unique_key"},
 		writable,
 	)

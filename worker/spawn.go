@@ -16,7 +16,8 @@ type Child struct {
 	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted unchanged; nil = {}
 	Priority    dispatcherd.Priority
 	RunAt       time.Time     // zero = now, by the database clock
-	MaxAttempts int           // the child fails for good after this many failures
+	MaxAttempts int           // the child fails for good after this many failures; 0 = as its type says
+	Backoff     string        // how long it waits after a failure, as in docs/how-to/retries.md; "" = as its type says
 	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds; 0 = the limit of the type
 	Expected    time.Duration // how long an attempt probably takes; rounded up to milliseconds; 0 = unknown
 	Keys        string        // up to four words KEY, KEY*COST or KEY*all
@@ -96,6 +97,7 @@ type wireChild struct {
 	Priority    dispatcherd.Priority `json:"priority,omitempty"`
 	RunAt       time.Time            `json:"run_at,omitzero"`
 	MaxAttempts int                  `json:"max_attempts,omitempty"`
+	Backoff     string               `json:"backoff,omitempty"`
 	TimeoutMS   int64                `json:"timeout_ms,omitempty"`
 	ExpectedMS  int64                `json:"expected_ms,omitempty"`
 	Keys        string               `json:"keys,omitempty"`
@@ -115,7 +117,7 @@ func encodeChildren(children []Child) ([]byte, error) {
 		wire[i] = wireChild{
 			Type: c.Type, Payload: payload, Priority: c.Priority, RunAt: c.RunAt, MaxAttempts: c.MaxAttempts,
 			TimeoutMS: milliseconds(c.Timeout), ExpectedMS: milliseconds(c.Expected), Keys: c.Keys, UniqueKey: c.UniqueKey,
-			Traceparent: c.Traceparent,
+			Traceparent: c.Traceparent, Backoff: c.Backoff,
 		}
 	}
 	return encode(wire)

@@ -67,6 +67,7 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 				Keys:        "k",
 				UniqueKey:   "u",
 				Traceparent: "t",
+				Backoff:     "b",
 			},
 		)
 	})
@@ -76,7 +77,7 @@ func TestSpawnReturnsTheIDsOfTheChildren(t *testing.T) {
 	require.False(t, f.Detached)
 	require.JSONEq(t, `[{"type":"mail","payload":{"n":1},"timeout_ms":-1},
 		{"type":"pdf","payload":[1],"priority":3,"run_at":"2030-01-02T03:04:05Z","max_attempts":2,"timeout_ms":1,
-			"expected_ms":60000,"keys":"k","unique_key":"u","traceparent":"t"}]`, string(f.Jobs))
+			"expected_ms":60000,"keys":"k","unique_key":"u","traceparent":"t","backoff":"b"}]`, string(f.Jobs))
 	require.True(t,
 		s.Send(&workerproto.Spawned{Execution: f.Execution, Request: f.Request + 1, IDs: []dispatcherd.JobID{1}}),
 		"of no request: ignored")

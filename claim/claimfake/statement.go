@@ -244,7 +244,7 @@ func (s *Statement) setGate(int64) State {
 // won returns what a claim, Resolve or adoption says about a row, without payload and deadline.
 func (r *Row) won() contract.Won {
 	return contract.Won{ID: r.ID, Type: r.Type, Priority: r.Priority, Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
-		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Target: r.targetOf(),
+		Failures: r.Failures, Crashes: r.Crashes, Timeout: r.Timeout, Backoff: r.Backoff, Target: r.targetOf(),
 		Delivery: contract.Delivery{Fence: max(r.Fence, 0), Traceparent: r.Traceparent}}
 }
 

@@ -49,6 +49,7 @@ type Row struct {
 	Keys        string
 	Fence       int64 // 0 = NULL
 	Traceparent string
+	Backoff     string
 	AdmittedTo  int32 // 0 = NULL
 	Payload     []byte
 	Result      []byte
@@ -240,9 +241,6 @@ func (t *Table) Insert(now int64, r Row) dispatcherd.JobID {
 	t.lastJob = max(t.lastJob, r.ID)
 	if r.RunAt == 0 {
 		r.RunAt = now
-	}
-	if r.MaxAttempts == 0 {
-		r.MaxAttempts = 5
 	}
 	if r.Payload == nil {
 		r.Payload = []byte("{}")

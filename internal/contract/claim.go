@@ -44,7 +44,8 @@ type Won struct {
 	Type        string               // of the row now; an operator may have changed it since the fetch
 	Priority    dispatcherd.Priority // likewise
 	Attempt     dispatcherd.Attempt
-	MaxAttempts int32         // number of failures after which the job fails permanently, ≥ 1
+	MaxAttempts int32         // number of failures after which the job fails permanently; 0 = that of its type
+	Backoff     string        // how long it waits after a failure; "" = as its type says
 	Failures    int32         // failed attempts so far
 	Crashes     int32         // attempts so far that ended by the death of worker or dispatcher
 	Timeout     time.Duration // the job's own limit for one attempt; 0 = none given

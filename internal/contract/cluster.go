@@ -44,6 +44,8 @@ type Type struct {
 	OldestKeyed float64 `json:"oldest_keyed_seconds"` // age of the oldest job that waits for permits, when the rows were counted
 	// Who has paused it, until when and why; absent: it is not paused.
 	Pause *Pause `json:"pause,omitempty"`
+	// How its failed jobs are retried; absent: as the dispatchers say.
+	Retries *RetryPolicy `json:"retries,omitempty"`
 }
 
 // TypePage is a page of types, by name.

@@ -10,12 +10,13 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // MaxTimeout is the longest timeout of an attempt that a row can hold.
 const MaxTimeout = math.MaxInt32 * time.Millisecond
 
-// DefaultMaxAttempts is the table's default for max_attempts.
+// DefaultMaxAttempts is max_attempts of a job if neither it nor its type has one.
 const DefaultMaxAttempts = 5
 
 // New describes a job to insert. A zero value means the default of the table.
@@ -24,7 +25,8 @@ type New struct {
 	Payload     json.RawMessage
 	Priority    dispatcherd.Priority
 	RunAt       time.Time         // zero means now, by the database clock
-	MaxAttempts int               // 0 = DefaultMaxAttempts
+	MaxAttempts int               // 0 = that of its type
+	Backoff     string            // how long it waits after a failure, see timing.Policy; "" = as its type says
 	Timeout     time.Duration     // 0 = the timeout of its type; rounded up to milliseconds, at most 596 hours
 	Expected    time.Duration     // how long an attempt probably takes; 0 = unknown; rounded up to milliseconds
 	Keys        string            // up to four words KEY, KEY*COST or KEY*all; "" = none
@@ -36,12 +38,18 @@ type New struct {
 // Values returns the values of [Columns]. The payload is a string, because every driver and protocol sends a string as
 // text.
 func (n *New) Values() ([]any, error) {
-	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), int16(DefaultMaxAttempts), nil, nil, nil, nil, nil, nil, nil}
+	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), nil, nil, nil, nil, nil, nil, nil, nil, nil}
 	var err error
 	if n.MaxAttempts < 0 || n.MaxAttempts > math.MaxInt16 {
 		return v, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n.MaxAttempts, math.MaxInt16)
 	} else if n.MaxAttempts != 0 {
 		v[3] = int16(n.MaxAttempts)
+	}
+	if n.Backoff != "" {
+		v[11] = n.Backoff
+		if _, err := timing.ParsePolicy(n.Backoff); err != nil {
+			return v, err
+		}
 	}
 	if n.Timeout != 0 {
 		if v[4], err = milliseconds("its timeout", n.Timeout, MaxTimeout, " for the limit of its type"); err != nil {
@@ -90,6 +98,7 @@ func milliseconds(what string, d, most time.Duration, without string) (any, erro
 // Columns are the columns of a job that producers write, in the order of the values of an insert.
 var Columns = []string{
 	"type", "payload", "priority", "max_attempts", "timeout_ms", "run_at", "keys", "parent", "unique_key", "expected_ms", "traceparent",
+	"backoff",
 }
 
 // ClockSQL reads the clock of Postgres.
@@ -110,7 +119,7 @@ func Own(row []any, owner string) {
 // InsertSQL returns the statement that inserts a row. runAt is the expression of run_at, with $6.
 func InsertSQL(runAt string) string {
 	return "INSERT INTO dispatcherd.jobs (" + strings.Join(Columns, ", ") + ") VALUES ($1, $2::text::jsonb, $3, $4, $5, " + runAt +
-		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN coalesce(dispatcherd.owner() || ' / ', '') || $9 END, $10, $11) RETURNING id"
+		", $7, $8, CASE WHEN $9::text IS NOT NULL THEN coalesce(dispatcherd.owner() || ' / ', '') || $9 END, $10, $11, $12) RETURNING id"
 }
 
 // maxUniqueKey is the length of the longest unique key in bytes.
@@ -141,7 +150,8 @@ const CorrectOwner = "correct the setting dispatcherd.owner of the role, of the 
 
 // rules describe the constraints on the columns that producers write, by name.
 var rules = map[string]string{
-	"expected_ms_is_1_to_2147483647": "expected_ms must be at least 1, or left out",
+	"backoff_is_exponential_fixed_or_list": "backoff must be exponential:BASE[,FACTOR[,MAX[,JITTER]]], fixed:DELAY or list:DELAY[,DELAY…]",
+	"expected_ms_is_1_to_2147483647":       "expected_ms must be at least 1, or left out",
 	// The function permits.Parse names the word.
 	"keys_are_1_to_4_words":      "keys must be 1 to 4 words KEY, KEY*COST or KEY*all, for example 'tenant:42 stripe*3'",
 	"max_attempts_is_at_least_1": "max_attempts must be at least 1",

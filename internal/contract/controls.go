@@ -11,11 +11,29 @@ const (
 
 // Controls are what operators have set for types and workers. All dispatchers follow them.
 type Controls struct {
-	Version int64     // grows with each change
-	Clock   time.Time // of Postgres, when they were read
-	Pauses  []Pause   // that have not expired, by type
-	Drains  []Drain   // by worker
-	Away    []int32   // dispatchers that accept no new workers and send theirs to others
+	Version int64                  // grows with each change
+	Clock   time.Time              // of Postgres, when they were read
+	Pauses  []Pause                // that have not expired, by type
+	Drains  []Drain                // by worker
+	Away    []int32                // dispatchers that accept no new workers and send theirs to others
+	Retries map[string]RetryPolicy // by type
+}
+
+// RetryPolicy is the policy of a type for its jobs that have none. A zero value means that of the dispatcher.
+type RetryPolicy struct {
+	MaxAttempts int `json:"max_attempts,omitempty" minimum:"1" maximum:"32767"` // failures after which a job fails for good; absent: 5
+	// How long a job waits after a failure, such as exponential:1s,2,1h,0.2 or fixed:30s or list:1s,10s,5m; absent: as the dispatcher says.
+	Backoff string `json:"backoff,omitempty"`
+}
+
+// RetryState is the policy of a type.
+type RetryState struct {
+	RetryPolicy
+
+	Type    string `json:"type"`
+	Warning string `json:"warning,omitempty" db:"-"` // the type is not known
+
+	Confirmation
 }
 
 // Pause says that no attempt of a type starts.

@@ -54,6 +54,7 @@ type Finish struct {
 	Result  []byte        // JSON or nil; Succeeded only
 	Error   string        // at most MaxErrorLength bytes: the worker's or the dispatcher's reason
 	Delay   time.Duration // Retry and Isolated only, ≥ 0
+	Backoff string        // Retry only: why the delay is as it is, for the placement
 	Fence   int64         // of a job with keys, for the controller; the store does not use it
 	Size    int           // bytes of the payload, if known, and of the result; the store does not use it
 	Log     string        // the end of the log of the attempt, at most 4 KiB; "" = none
@@ -67,7 +68,7 @@ func Seconds(d time.Duration) float64 {
 	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
 }
 
-// Placement says where an attempt ran and why it waited. The table contains it as JSON.
+// Placement says where an attempt ran, why it waited, and after a failure why the next one waits. The table contains it as JSON.
 type Placement struct {
 	Worker    string             `json:"worker"`
 	Slot      dispatcherd.SlotID `json:"slot"`
@@ -75,6 +76,7 @@ type Placement struct {
 	Ran       float64            `json:"ran_seconds"`
 	Score     ScoreTerms         `json:"score"`
 	Permits   float64            `json:"permits_seconds,omitempty"` // the first part of the wait of a job with keys, before it had its permits
+	Backoff   string             `json:"backoff,omitempty"`         // whose backoff the next attempt waits for; "" = there is none
 	WaitedFor string             `json:"waited_for,omitempty"`      // the reason that held longest while the job waited; "" = none is known
 }
 

@@ -16,6 +16,8 @@ type JobColumns struct {
 	MaxAttempts *int16               `json:"max_attempts,omitempty" minimum:"1"`
 	TimeoutMS   *int32               `json:"timeout_ms,omitempty" minimum:"1"`  // limit of one attempt
 	ExpectedMS  *int32               `json:"expected_ms,omitempty" minimum:"1"` // how long an attempt probably takes
+	// How long it waits after a failure, such as exponential:1s,2,1h,0.2 or fixed:30s or list:1s,10s,5m; absent: as its type says.
+	Backoff *string `json:"backoff,omitempty"`
 	// 1 to 4 words KEY, KEY*COST or KEY*all: the job runs only while it has a permit of each key.
 	Keys *string `json:"keys,omitempty"`
 	// W3C trace context, for the worker; absent: that of the header Traceparent.

@@ -21,6 +21,7 @@ type Job struct {
 	FinishedAt  *time.Time           `json:"finished_at,omitempty"`
 	Attempt     dispatcherd.Attempt  `json:"attempt"` // fencing number of the latest execution; 0 = no execution yet
 	MaxAttempts int                  `json:"max_attempts"`
+	Backoff     *string              `json:"backoff,omitempty"` // how long it waits after a failure; absent: as its type says
 	Failures    int                  `json:"failures"`
 	Crashes     int                  `json:"crashes"`
 	TimeoutMS   *int                 `json:"timeout_ms,omitempty"`  // timeout of one attempt

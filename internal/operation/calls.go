@@ -32,6 +32,8 @@ func (a API) Calls() []rest.Route {
 	return append(a.awayCalls(),
 		rest.On("pause-type", "POST "+typ+"/pause", "Pause a type: none of its jobs starts until it is resumed or the pause ends", a.pause).
 			Takes(contract.PauseOrder{}).Fails(rest.Conflict),
+		rest.On("set-retries", "PUT "+typ+"/retries", "Set how often, and after which waits, failed jobs of a type are retried", a.retries).
+			Takes(contract.RetryPolicy{}).Fails(rest.Conflict),
 		rest.On("resume-type", "POST "+typ+"/resume", "End the pause of a type", a.resume),
 		rest.On("drain-worker", "POST "+worker+"/drain", "Drain a worker: it gets no jobs until it is resumed, or has no process left", a.drain).
 			Takes(contract.DrainOrder{}).Fails(rest.Conflict),
@@ -67,6 +69,16 @@ func (a API) pause(r *rest.Request, n *TypeName) (answer contract.PauseState, er
 	confirmed, err := a.change(r, cmp.Or(r.Permit(n.Type), r.Decode(&order)), func(c Controls) (version int64, err error) {
 		p := contract.Pause{Type: n.Type, What: cmp.Or(order.What, contract.PauseAll), Reason: order.Reason}
 		answer, version, err = c.Pause(r.Context(), p, order.For)
+		return version, err
+	})
+	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
+	return answer, err
+}
+
+func (a API) retries(r *rest.Request, n *TypeName) (answer contract.RetryState, err error) {
+	var p contract.RetryPolicy
+	confirmed, err := a.change(r, cmp.Or(r.Permit(n.Type), r.Decode(&p)), func(c Controls) (version int64, err error) {
+		answer, version, err = c.SetRetries(r.Context(), n.Type, p)
 		return version, err
 	})
 	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Errors of changes of controls.
@@ -31,6 +33,7 @@ type Controls struct {
 // Columns of contract.Pause and contract.Drain. A control is named by one column or two.
 const (
 	pauseColumns = `type, paused, paused_by, paused_at, paused_until, coalesce(pause_reason, '')`
+	retryColumns = `coalesce(max_attempts, 0)::int, coalesce(backoff, ''), type`
 	drainColumns = `worker, process, types, drained_by, drained_at, coalesce(reason, '')`
 	// paused is true for a row of types that is paused now.
 	paused = `paused IS NOT NULL AND (paused_until IS NULL OR paused_until > clock_timestamp())`
@@ -50,7 +53,20 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 	if err == nil {
 		all.Away, err = c.readAway(ctx)
 	}
+	if err == nil {
+		all.Retries, err = c.readRetries(ctx)
+	}
 	return all, err
+}
+
+func (c Controls) readRetries(ctx context.Context) (map[string]contract.RetryPolicy, error) {
+	states, err := list[contract.RetryState](ctx, c.DB, `SELECT `+retryColumns+` FROM dispatcherd.types
+		WHERE max_attempts IS NOT NULL OR backoff IS NOT NULL`)
+	policies := make(map[string]contract.RetryPolicy, len(states))
+	for _, s := range states {
+		policies[s.Type] = s.RetryPolicy
+	}
+	return policies, err
 }
 
 // list reads rows.
@@ -112,6 +128,24 @@ func (c Controls) Pause(ctx context.Context, p contract.Pause, length *contract.
 		span = new(time.Duration(*length).Microseconds())
 	}
 	return change[contract.PauseState](ctx, c, ErrTooMany, pauseSQL, p.Type, p.What, c.By, p.Until, span, p.Reason, contract.MaxControls)
+}
+
+// SetRetries replaces the retry policy of a type.
+func (c Controls) SetRetries(ctx context.Context, typ string, p contract.RetryPolicy) (s contract.RetryState, version int64, err error) {
+	if p.Backoff != "" {
+		_, err = timing.ParsePolicy(p.Backoff)
+	}
+	if p.MaxAttempts < 0 || p.MaxAttempts > math.MaxInt16 {
+		err = fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out", p.MaxAttempts, math.MaxInt16)
+	}
+	if err != nil {
+		return s, 0, rest.InvalidRequest.Of(err.Error())
+	}
+	return change[contract.RetryState](ctx, c, ErrTooMany, `
+		INSERT INTO dispatcherd.types (type, max_attempts, backoff) SELECT $1::text, nullif($2::int, 0), nullif($3::text, '')
+		WHERE EXISTS (SELECT FROM dispatcherd.types WHERE type = $1::text) OR (SELECT count(*) FROM dispatcherd.types) < $4::bigint
+		ON CONFLICT (type) DO UPDATE SET (max_attempts, backoff) = ROW (excluded.max_attempts, excluded.backoff)
+		RETURNING `+retryColumns, typ, p.MaxAttempts, p.Backoff, contract.MaxControls)
 }
 
 // Resume ends the pause of a type.

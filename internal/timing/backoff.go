@@ -15,12 +15,8 @@ type Backoff struct {
 // Delay returns the wait before repetition n = 0, 1, 2 …, in whole milliseconds,
 // between half and all of min(Base·2ⁿ, Max). It cannot overflow, whatever n is.
 func (b Backoff) Delay(n int, rng *rand.Rand) time.Duration {
-	d := b.Max
-	if n = max(n, 0); n < 32 && b.Base < b.Max>>n {
-		d = b.Base << n
-	}
-	half := d.Milliseconds() / 2
-	return time.Duration(half+rng.Int64N(half+1)) * time.Millisecond
+	p := b.Policy()
+	return p.Delay(n, rng)
 }
 
 // Validate returns an error that contains name if a value is not allowed.

@@ -125,7 +125,7 @@ DECLARE
     owner   text := CASE WHEN key IS NULL THEN coalesce(setting, CASE WHEN NOT trusted THEN caller END)
         WHEN NOT trusted AND position(' / ' IN key) > 0 THEN split_part(key, ' / ', 1) END;
     denied  text := (SELECT string_agg(c, ', ') FROM unnest('{type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
-        parent, unique_key, traceparent}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
+        parent, unique_key, traceparent, backoff}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
         AND EXISTS (SELECT FROM jsonb_array_elements(jobs) j WHERE j ? c AND (c = 'payload' OR j -> c <> 'null')
             AND NOT '{"payload": {}, "priority": 0, "max_attempts": 5}' @> jsonb_build_object(c, j -> c)));
 BEGIN
@@ -157,6 +157,11 @@ CREATE DOMAIN dispatcherd.unique_key AS text
     CONSTRAINT unique_key_begins_with_its_owner CHECK (VALUE IS NULL OR dispatcherd.owner(key => VALUE) IS DISTINCT FROM '');
 CREATE DOMAIN dispatcherd.expected_ms AS int
     CONSTRAINT expected_ms_is_1_to_2147483647 CHECK (VALUE > 0);
+-- How long a job waits after a failure: the form of ParsePolicy in Go; a test compares the two.
+CREATE DOMAIN dispatcherd.backoff AS text
+    CONSTRAINT backoff_is_exponential_fixed_or_list CHECK (VALUE COLLATE "C" ~ regexp_replace(
+        '^(exponential:D(,([1-9](\.[0-9]{1,2})?|10)(,D(,(0(\.[0-9]{1,2})?|1))?)?)?|fixed:D|list:D(,D){0,31})$',
+        'D', '([1-9][0-9]{0,6}ms|[1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|([1-9]|1[0-9]|2[0-4])h)', 'g'));
 -- The form of version 00 of the W3C recommendation Trace Context. CheckTraceparent in Go has the same rule; a test compares the two.
 CREATE DOMAIN dispatcherd.traceparent AS text
     CONSTRAINT traceparent_is_w3c_trace_context CHECK (
@@ -176,7 +181,7 @@ CREATE TABLE dispatcherd.jobs (
     dispatcher   int,
     timeout_ms   dispatcherd.timeout_ms,
     priority     dispatcherd.priority NOT NULL DEFAULT 0,
-    max_attempts dispatcherd.tries    NOT NULL DEFAULT 5,
+    max_attempts dispatcherd.tries,
     failures     dispatcherd.count    NOT NULL DEFAULT 0,
     crashes      dispatcherd.count    NOT NULL DEFAULT 0,
     type         dispatcherd.job_type NOT NULL,
@@ -200,7 +205,8 @@ CREATE TABLE dispatcherd.jobs (
     unique_key   dispatcherd.unique_key,
     watched      boolean,
     expected_ms  dispatcherd.expected_ms,
-    traceparent  dispatcherd.traceparent
+    traceparent  dispatcherd.traceparent,
+    backoff      dispatcherd.backoff
 ) PARTITION BY LIST (status);
 ALTER TABLE dispatcherd.jobs
     ALTER COLUMN keys SET STORAGE PLAIN, -- never compressed or moved to the TOAST table
@@ -208,7 +214,7 @@ ALTER TABLE dispatcherd.jobs
 
 COMMENT ON TABLE dispatcherd.jobs IS
     'All jobs. Producers: INSERT or COPY (type, payload [, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, '
-    'unique_key, traceparent]).';
+    'unique_key, traceparent, backoff]).';
 COMMENT ON COLUMN dispatcherd.jobs.id IS
     'Assigned from the sequence job_ids. No index keeps ids unique over all statuses, but only dispatchers and the owner can set one.';
 COMMENT ON COLUMN dispatcherd.jobs.run_at IS 'Not run before; the age that counts in the score starts here.';
@@ -216,7 +222,8 @@ COMMENT ON COLUMN dispatcherd.jobs.attempt IS 'Fencing number of the latest exec
 COMMENT ON COLUMN dispatcherd.jobs.dispatcher IS
     'The dispatcher that runs it, or that ran it last once it has ended; NULL while it is pending.';
 COMMENT ON COLUMN dispatcherd.jobs.timeout_ms IS 'Limit of one attempt in milliseconds; NULL = the limit of its type.';
-COMMENT ON COLUMN dispatcherd.jobs.max_attempts IS 'Failures after which the job is failed for good.';
+COMMENT ON COLUMN dispatcherd.jobs.max_attempts IS 'Failures after which the job is failed for good. NULL = the number of its type, or 5.';
+COMMENT ON COLUMN dispatcherd.jobs.backoff IS 'How long it waits after a failure. NULL = as its type says, or else its dispatcher.';
 COMMENT ON COLUMN dispatcherd.jobs.failures IS 'Attempts that the worker ended with a failure.';
 COMMENT ON COLUMN dispatcherd.jobs.crashes IS
     'Attempts that ended with the death of worker or dispatcher. They do not count as failures.';

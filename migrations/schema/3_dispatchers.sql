@@ -105,11 +105,14 @@ CREATE TABLE dispatcherd.types (
     paused_at    timestamptz,
     paused_until timestamptz,
     pause_reason text CONSTRAINT pause_reason_is_at_most_1000_bytes CHECK (octet_length(pause_reason) <= 1000),
+    max_attempts dispatcherd.tries,
+    backoff      dispatcherd.backoff,
     CONSTRAINT pause_says_who_and_when CHECK (paused IS NULL OR paused_by IS NOT NULL AND paused_at IS NOT NULL),
     CONSTRAINT pause_lasts_at_least_1_microsecond_and_at_most_366_days CHECK (paused_until > paused_at
         AND paused_until <= paused_at + interval '366 days')
 );
 COMMENT ON COLUMN dispatcherd.types.paused IS 'queued: rows wait; requests: requests wait; all: both; NULL: the type is not paused.';
+COMMENT ON COLUMN dispatcherd.types.max_attempts IS 'Of jobs that have none, like backoff.';
 COMMENT ON COLUMN dispatcherd.types.paused_until IS 'From then on the pause has no effect. NULL: until it is resumed.';
 
 CREATE TABLE dispatcherd.drains (

@@ -210,6 +210,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
             THEN format('traceparent is %s, must be a text', left((job -> 'traceparent')::text, 64))
         WHEN job ->> 'unique_key' LIKE '% / %'
             THEN format('unique_key is %s, must not contain " / ", which follows the owner', left((job -> 'unique_key')::text, 64))
+        WHEN jsonb_typeof(job -> 'backoff') NOT IN ('string', 'null')
+            THEN format('backoff is %s, must be a text, for example "exponential:1s,2,1h,0.2"', left((job -> 'backoff')::text, 64))
         WHEN jsonb_typeof(job -> 'run_at') NOT IN ('string', 'null')
             THEN format('run_at is %s, must be a text, for example "2026-01-31T08:00:00Z"', left((job -> 'run_at')::text, 64))
         WHEN (job -> 'priority')::text !~ '^(-?[0-9]{1,4}|null)$'
@@ -222,7 +224,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
             THEN format('expected_ms is %s, must be a whole number from 1 to 2147483647', left((job -> 'expected_ms')::text, 64))
     END
     FROM (SELECT min(k) AS name FROM jsonb_object_keys(CASE WHEN jsonb_typeof(job) = 'object'
-        THEN job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys,traceparent}'::text[]
+        THEN job - further - '{type,payload,priority,run_at,max_attempts,timeout_ms,expected_ms,keys,traceparent,backoff}'::text[]
         ELSE '{}' END) k) u
 $$;
 
@@ -235,15 +237,17 @@ CREATE FUNCTION dispatcherd.insert_jobs(jobs jsonb, ids bigint[], statuses dispa
     checked boolean DEFAULT false, owner text DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO dispatcherd.jobs (id, status, type, payload, priority, run_at, first_run_at, max_attempts, timeout_ms, expected_ms, keys,
-        unique_key, parent, watched, traceparent)
+        unique_key, parent, watched, backoff, traceparent)
     SELECT ids[r.place], statuses[r.place], r.type, coalesce(r.job -> 'payload', '{}'), coalesce(r.priority, 0), d.due,
-        CASE WHEN checked THEN d.due END, coalesce(r.max_attempts, 5),
-        r.timeout_ms, r.expected_ms, r.keys, coalesce(owner || ' / ', '') || r.unique_key, parent, watched[r.place],
+        CASE WHEN checked THEN d.due END, r.max_attempts, r.timeout_ms, r.expected_ms, r.keys,
+        coalesce(owner || ' / ', '') || r.unique_key, parent, watched[r.place], r.backoff,
         coalesce(r.traceparent, nullif(current_setting('dispatcherd.traceparent', true), ''))
     FROM ROWS
         FROM (jsonb_to_recordset(jobs) AS (type text, priority smallint, run_at timestamptz, max_attempts smallint,
-        timeout_ms int, expected_ms int, keys text, unique_key text, traceparent text), jsonb_array_elements(jobs))
-        WITH ORDINALITY AS r (type, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, traceparent, job, place)
+        timeout_ms int, expected_ms int, keys text, unique_key text, traceparent text, backoff text),
+        jsonb_array_elements(jobs))
+        WITH ORDINALITY AS r (type, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, unique_key, traceparent, backoff, job,
+            place)
             CROSS JOIN LATERAL (SELECT greatest(r.run_at, clock_timestamp()) AS due) d;
 $$;
 
@@ -361,10 +365,10 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
         END IF;
         INSERT INTO dispatcherd.jobs (id, unique_key, type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
-            traceparent) SELECT fresh, unique_key, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0),
-            greatest(r.run_at, clock_timestamp()), coalesce(r.max_attempts, 5), r.timeout_ms, r.expected_ms, r.keys, r.traceparent
+            traceparent, backoff) SELECT fresh, unique_key, r.type, coalesce(job -> 'payload', '{}'), coalesce(r.priority, 0),
+            greatest(r.run_at, clock_timestamp()), r.max_attempts, r.timeout_ms, r.expected_ms, r.keys, r.traceparent, r.backoff
         FROM jsonb_to_record(job) AS r (type text, priority smallint, run_at timestamptz, max_attempts smallint, timeout_ms int,
-            expected_ms int, keys text, traceparent text) ON CONFLICT DO NOTHING;
+            expected_ms int, keys text, traceparent text, backoff text) ON CONFLICT DO NOTHING;
         inserted := FOUND;
         id := fresh;
         EXIT WHEN inserted;

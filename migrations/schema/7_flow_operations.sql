@@ -25,10 +25,10 @@ BEGIN
             )
             INSERT INTO dispatcherd.jobs_cancelled (id, run_at, first_run_at, created_at, attempt, status, timeout_ms, priority,
                 max_attempts, failures, crashes, type, payload, keys, expected_ms, fence, parent, unique_key, watched, traceparent,
-                finished_at, cancelled_by, log, errors)
+                backoff, finished_at, cancelled_by, log, errors)
             SELECT id, run_at, first_run_at, created_at, attempt, 'cancelled', timeout_ms, priority, max_attempts, failures, crashes, type,
                 CASE WHEN readable THEN payload ELSE 'null'::dispatcherd.payload END, keys, expected_ms, fence, parent, unique_key, watched,
-                traceparent, now(), by, log, CASE WHEN readable AND reason IS NULL THEN errors ELSE
+                traceparent, backoff, now(), by, log, CASE WHEN readable AND reason IS NULL THEN errors ELSE
                     CASE WHEN NOT readable THEN '[]' WHEN jsonb_array_length(errors) >= 10 THEN errors - 0 ELSE coalesce(errors, '[]') END
                     || jsonb_build_object('attempt', attempt, 'at', now(), 'outcome', final, 'error', concat_ws('; ', reason,
                     CASE WHEN NOT readable THEN 'the payload and the earlier errors cannot be read in Postgres and were dropped' END)) END
@@ -80,9 +80,9 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqs
         UNION ALL SELECT id, ARRAY[id::bigint], '{pending}', '{0}' FROM gone WHERE told
     ), moved AS (
         INSERT INTO dispatcherd.jobs (id, status, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type, payload,
-            keys, expected_ms, parent, unique_key, traceparent, watched, errors)
+            keys, expected_ms, parent, unique_key, traceparent, backoff, watched, errors)
         SELECT id, again, coalesce(first_run_at, run_at), created_at, attempt, timeout_ms, priority, max_attempts, type, payload, keys,
-            expected_ms, member, unique_key, traceparent, CASE WHEN told THEN true ELSE watched END, errors FROM gone
+            expected_ms, member, unique_key, traceparent, backoff, CASE WHEN told THEN true ELSE watched END, errors FROM gone
         RETURNING id
     )
     SELECT count(*)::int FROM moved

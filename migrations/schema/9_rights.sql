@@ -6,7 +6,7 @@ DECLARE
     role text;
     -- what producers set of a job
     job_columns constant text :=
-        'type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, traceparent';
+        'type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key, traceparent, backoff';
     -- what users set of a schedule; triggers and the controller set the others
     plan_columns constant text :=
         'name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, payload, priority, max_attempts, timeout_ms, '
@@ -50,7 +50,8 @@ BEGIN
             WHEN 'dispatcherd_reader' THEN -- no payload, result, error or log
                 GRANT SELECT (id, run_at, created_at, attempt, status, dispatcher, timeout_ms, priority, max_attempts, failures, crashes,
                     type, started_at, finished_at, first_run_at, cancelled_by, placement, keys, fence, admitted_to, admitted_at, parent,
-                    unique_key, watched, expected_ms, traceparent) ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
+                    unique_key, watched, expected_ms, traceparent, backoff)
+                    ON dispatcherd.jobs, dispatcherd.jobs_live TO dispatcherd_reader;
                 GRANT SELECT (id, name, kind, spec, every, time_zone, jitter, starts_at, ends_at, once, type, priority, max_attempts,
                     timeout_ms, overlap, catch_up, catch_up_most, paused, keys, expected_ms, error, version, since, created_at)
                     ON dispatcherd.schedules TO dispatcherd_reader;

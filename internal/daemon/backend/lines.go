@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // The table takes no run_at outside [earliestRun, latestRun).
@@ -53,6 +54,11 @@ func checkJob(j *contract.NewJob) error {
 		return fmt.Errorf("run_in %v and run_at are both given: leave one out", time.Duration(*j.RunIn))
 	case j.RunAt != nil && (j.RunAt.Before(earliestRun) || !j.RunAt.Before(latestRun)):
 		return fmt.Errorf("run_at lies outside the years %d to %d", earliestRun.Year(), latestRun.Year()-1)
+	}
+	if j.Backoff != nil {
+		if _, err := timing.ParsePolicy(*j.Backoff); err != nil {
+			return err
+		}
 	}
 	if j.Traceparent != nil {
 		if err := dispatcherd.CheckTraceparent(*j.Traceparent); err != nil {
@@ -95,7 +101,7 @@ func rowOf(j *contract.NewJob) claim.New {
 	return claim.New{
 		Type: j.Type, Payload: j.Payload, Priority: j.Priority, RunAt: given(j.RunAt), MaxAttempts: int(given(j.MaxAttempts)),
 		Timeout: time.Duration(given(j.TimeoutMS)) * time.Millisecond, Expected: time.Duration(given(j.ExpectedMS)) * time.Millisecond,
-		Keys: given(j.Keys), Parent: given(j.Parent), UniqueKey: given(j.UniqueKey), Traceparent: given(j.Traceparent),
+		Keys: given(j.Keys), Parent: given(j.Parent), UniqueKey: given(j.UniqueKey), Traceparent: given(j.Traceparent), Backoff: given(j.Backoff),
 	}
 }
 

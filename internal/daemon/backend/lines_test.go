@@ -73,11 +73,11 @@ func TestEveryBadLineIsNamedWithItsNumberAndReason(t *testing.T) {
 		`{"type":"pdf","run_at":"tomorrow"}`:             `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","run_at":5}`:                      `line 1: a time is a text in RFC 3339, such as "2026-01-31T08:00:00Z"`,
 		`{"type":"pdf","prio":3}`: `line 1: there is no field "prio"; the fields are type, priority, payload, run_at, ` +
-			`max_attempts, timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
+			`max_attempts, timeout_ms, expected_ms, backoff, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"Type":"pdf"}`: `line 1: there is no field "Type"; the fields are type, priority, payload, run_at, max_attempts, ` +
-			`timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
+			`timeout_ms, expected_ms, backoff, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"type":"pdf","\u0070ayload":1}`: `line 1: there is no field "\\u0070ayload"; the fields are type, priority, payload, ` +
-			`run_at, max_attempts, timeout_ms, expected_ms, keys, traceparent, parent, unique_key, unique_for, run_in`,
+			`run_at, max_attempts, timeout_ms, expected_ms, backoff, keys, traceparent, parent, unique_key, unique_for, run_in`,
 		`{"type":"a","payload":{},"type":"b"}`:    "line 1: type is given twice",
 		`{"payload":{"\"":["{"]},"payload":"\\"}`: "line 1: payload is given twice",
 		`{"type":"a\u2028b"}`:                     "line 1: type has the invisible character U+2028 at byte 2: remove it",

@@ -142,6 +142,10 @@ func (b *Backend) counted(list []contract.Type) contract.TypePage {
 		pauses[p.Type] = &p
 		add(p.Type)
 	}
+	retries := b.Controls().Retries
+	for _, typ := range slices.Sorted(maps.Keys(retries)) {
+		add(typ)
+	}
 	for i := range count.Types {
 		t := &count.Types[i]
 		if of[t.Type] = t; t.Rows > 0 {
@@ -151,6 +155,9 @@ func (b *Backend) counted(list []contract.Type) contract.TypePage {
 	for i := range list {
 		t := &list[i]
 		t.Pending, t.Pause = count.absent(), pauses[t.Type]
+		if p, has := retries[t.Type]; has {
+			t.Retries = &p
+		}
 		if n := of[t.Type]; n != nil {
 			t.Pending, t.OldestKeyed = &n.Rows, contract.Seconds(n.Keyed)
 			if t.Capacity == 0 || t.Pause != nil { // the dispatcher reads no rows of the type

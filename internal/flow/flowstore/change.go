@@ -107,12 +107,12 @@ WITH gone AS (
 	RETURNING w.*, greatest(w.run_at, clock_timestamp()) AS due
 ), live AS (
 	INSERT INTO dispatcherd.jobs_live (id, run_at, first_run_at, created_at, attempt, timeout_ms, priority, max_attempts, type,
-		payload, keys, expected_ms, parent, watched, errors, traceparent)
+		payload, keys, expected_ms, parent, watched, errors, traceparent, backoff)
 	SELECT w.id, due, coalesce(first_run_at, due), created_at, attempt, timeout_ms, priority, max_attempts, type,
 		CASE WHEN a.addition IS NULL THEN payload
 			ELSE (CASE WHEN payload ? 'inputs' THEN payload - '{missing,unsuccessful}'::text[] ELSE payload END
 				|| a.addition)::dispatcherd.payload END,
-		keys, expected_ms, parent, watched, errors, traceparent
+		keys, expected_ms, parent, watched, errors, traceparent, backoff
 	FROM gone w CROSS JOIN LATERAL (SELECT CASE WHEN w.id = $2 THEN $3::jsonb `
 
 	releaseTail = ` AS addition) a

@@ -11,8 +11,9 @@ import (
 
 // Members of the objects of a document. Postgres rejects others, but of a repeated member it takes the last one.
 var (
-	flowFields     = []string{"name", "callback", "nodes"}
-	jobFields      = []string{"type", "payload", "priority", "run_at", "max_attempts", "timeout_ms", "expected_ms", "keys", "traceparent"}
+	flowFields = []string{"name", "callback", "nodes"}
+	jobFields  = []string{"type", "payload", "priority", "run_at", "max_attempts", "timeout_ms", "expected_ms", "keys", "traceparent",
+		"backoff"}
 	callbackFields = append(slices.Clone(jobFields), "run_when")
 	nodeFields     = append(slices.Clone(callbackFields), "name", "after", "takes_results")
 )

@@ -520,6 +520,7 @@ func TestMembersOfJobsHaveTheirTypes(t *testing.T) {
 		`"timeout_ms": 3000000000`:   `timeout_ms is 3000000000, must be a whole number from 1 to 2147483647`,
 		`"timeout_ms": "1"`:          `timeout_ms is "1", must be a whole number from 1 to 2147483647`,
 		`"expected_ms": 3000000000`:  `expected_ms is 3000000000, must be a whole number from 1 to 2147483647`,
+		`"backoff": 7`:               `backoff is 7, must be a text, for example "exponential:1s,2,1h,0.2"`,
 		`"traceparent": 7`:           `traceparent is 7, must be a text`,
 		`"expected_ms": 1.5`:         `expected_ms is 1.5, must be a whole number from 1 to 2147483647`,
 		`"run_at": 1767225600`:       `run_at is 1767225600, must be a text, for example "2026-01-31T08:00:00Z"`,

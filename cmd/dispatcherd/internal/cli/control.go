@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +18,7 @@ import (
 
 // TypeCommand is the group of commands about one type.
 func (a *Invocation) TypeCommand() *cobra.Command {
-	return a.APIGroup("type", "Pause or resume a type", a.typePauseCommand(),
+	return a.APIGroup("type", "Pause or resume a type, or set how its failed jobs are retried", a.typePauseCommand(), a.typeSetCommand(),
 		a.resumeCommand("type", "End the pause of a type", "pdf", func(ctx context.Context, name string) ([]string, error) {
 			return a.client.ResumeType(ctx, name)
 		}))
@@ -89,6 +91,38 @@ func (a *Invocation) resumeCommand(what, short, example string, resume func(cont
 		a.sayChange("", unconfirmed)
 		return a.PrintLine("resumed", map[string]string{what: args[0]}, what+" "+args[0]+" resumed")
 	})
+}
+
+const typeSetLong = `Sets the retry policy of a type in the whole cluster, for jobs without a policy of their own. The policy is used
+when an attempt fails. It replaces the former policy: what is not given is the default again.`
+
+func (a *Invocation) typeSetCommand() *cobra.Command {
+	var p client.RetryPolicy
+	cmd := New("set TYPE", "Set how often, and after which waits, failed jobs of a type are retried",
+		"  dispatcherd type set pdf --max-attempts 8 --backoff exponential:1s,2,1h,0.2\n  dispatcherd type set mail --backoff list:1m,10m,1h")
+	cmd.Long = typeSetLong
+	flags := cmd.Flags()
+	Number(flags, &p.MaxAttempts, "max-attempts", "1", MostAttempts, "failures after which a job is failed for good (default: 5)")
+	flags.StringVar(&p.Backoff, "backoff", "", "wait after a failure (default: exponential by --retry-base and --retry-max)")
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		s, err := a.client.SetRetries(ctx, args[0], p)
+		if err != nil {
+			return err
+		}
+		if s.Warning != "" {
+			a.Say("Warning: %s.", s.Warning)
+		}
+		a.sayChange("", s.Unconfirmed)
+		return a.PrintLine("retries", s, "type "+s.Type+": "+retriesText(&s.RetryPolicy))
+	})
+}
+
+// retriesText describes the retry policy of a type.
+func retriesText(p *contract.RetryPolicy) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d attempts, %s", cmp.Or(p.MaxAttempts, contract.DefaultMaxAttempts), cmp.Or(p.Backoff, "backoff of the dispatcher"))
 }
 
 const workerDrainLong = `Drains a worker: it gets no more jobs. Running jobs continue. WORKER is a name, which means all workers with

@@ -71,8 +71,12 @@ func addJob(add Add, job *contract.Job) {
 	if json.Unmarshal(job.Log, &log) == nil && log != "" {
 		lines("log", "", log)
 	}
-	for _, end := range badEnds(job) {
+	ends := badEnds(job)
+	for _, end := range ends {
 		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", Stamp(end.At), end.where()), end.text())
+	}
+	if n := len(ends); n > 0 && job.Status == dispatcherd.Pending && ends[n-1].Placement != nil && ends[n-1].Placement.Backoff != "" {
+		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), ends[n-1].Placement.Backoff)
 	}
 }
 

@@ -25,7 +25,7 @@ from a file or standard input ("-"):
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
 Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key,
-traceparent, each at most once. One bad line rejects the whole stream. With --skip-bad only the bad lines are left out.
+traceparent, backoff, each at most once. One bad line rejects the whole stream. With --skip-bad only the bad lines are left out.
 A unique_key that another job has rejects the whole stream in any case.
 If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
@@ -60,7 +60,8 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 	job.String("payload", "", "JSON for the worker")
 	job.String("payload-file", "", "file with the payload; - is standard input")
 	job.String("run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
-	Number(job, new(int), "max-attempts", "1", MostAttempts, "failures after which the job is failed for good (default: 5)")
+	Number(job, new(int), "max-attempts", "1", MostAttempts, "failures after which the job is failed for good (default: as its type says, or 5)")
+	job.String("backoff", "", "wait after a failure, such as exponential:1s,2,1h,0.2 (default: as its type says)")
 	Number(job, new(time.Duration), "timeout", ShortestAttempt, LongestAttempt, "limit of one attempt (default: none)")
 	Number(job, new(time.Duration), "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
 	job.String("keys", "", "1 to 4 words KEY, KEY*COST or KEY*all")

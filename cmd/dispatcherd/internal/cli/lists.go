@@ -49,14 +49,15 @@ type. It is counted from time to time; the command says when.
 KNOWN counts those that the dispatcher has in memory, and REQUESTS its waiting on-demand requests.
 OLDEST is how long the oldest of these has waited.
 A line without a dispatcher is a type with pending jobs that no dispatcher knows.
-PAUSED says who has paused the type, until when and why.`
+PAUSED says who has paused the type, until when and why.
+RETRIES is the retry policy of the type, if it has one.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := Page[contract.TypePage](cmd.Context(), a, "/v1/types", &q)
 		if err != nil {
 			return err
 		}
 		a.Say("Pending jobs were counted %v ago.", time.Duration(p.PendingAge*float64(time.Second)).Round(time.Second/10))
-		const header = "type, dispatcher, slots, free, other slots, pending, known, requests, oldest, paused"
+		const header = "type, dispatcher, slots, free, other slots, pending, known, requests, oldest, paused, retries"
 		return PrintPage(a, "types", p.Page, header, typeRow,
 			"No type is known: no worker has offered one, and that count found no pending job.")
 	}
@@ -70,7 +71,7 @@ func typeRow(t *contract.Type) []any {
 	return []any{
 		t.Type, t.DispatcherName, t.Capacity, t.Free, t.OtherSlots, pendingText(t.Pending), t.Known, t.Requests,
 		spanOf(max(t.Oldest, t.OldestKeyed)),
-		pauseText(t.Pause),
+		pauseText(t.Pause), retriesText(t.Retries),
 	}
 }
 
