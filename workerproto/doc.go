@@ -1,5 +1,5 @@
 // Package workerproto is the protocol between a dispatcher and its workers:
-// newline-delimited JSON over a Unix stream socket, with one connection per worker
+// newline-delimited JSON over a Unix stream socket or TCP, with one connection per worker
 // process and any number of slots. The dispatcher pushes a job to each free slot.
 // Callers of on-demand requests use the same protocol with other frames.
 // docs/reference/protocol.md is the specification. This package implements both ends.

@@ -4,9 +4,9 @@
 //
 // # Two interfaces
 //
-// On a Unix socket the first byte of a connection decides (listener.go). An opening brace
+// Without TLS the first byte of a connection decides (listener.go). An opening brace
 // begins a frame (frames.go; docs/reference/protocol.md, section 11). Any other byte begins HTTP,
-// which net/http serves. On TCP there is only HTTP. Both interfaces only translate;
+// which net/http serves. With TLS the negotiated protocol decides. Both interfaces only translate;
 // package ondemand implements on-demand requests.
 //
 // # One description of each call
