@@ -30,13 +30,19 @@ type placementJudge struct {
 	weights scoring.Weights
 	slots   map[string]*offered
 	busy    map[string]int64 // job by slot
-	places  map[int64]string // slot by job
+	places  map[int64]place  // by job
+}
+
+// place is where a job was placed, and when.
+type place struct {
+	slot string
+	at   time.Time
 }
 
 // judgePlacements checks each placement of a decision log: that its score is that of the rule for the recorded state and not below that of
 // the runner-up, that the slot supports the type and is free, and that no slot with fewer types is free.
 func judgePlacements(w scoring.Weights, slots map[string]*offered, log []decisionlog.Line) verdict {
-	p := &placementJudge{weights: w, slots: slots, busy: map[string]int64{}, places: map[int64]string{}}
+	p := &placementJudge{weights: w, slots: slots, busy: map[string]int64{}, places: map[int64]place{}}
 	for i := range log {
 		switch d := &log[i]; d.Decision {
 		case "placed":
@@ -50,16 +56,17 @@ func judgePlacements(w scoring.Weights, slots map[string]*offered, log []decisio
 
 // leave makes the slot of a job free.
 func (p *placementJudge) leave(job int64) {
-	if slot, ok := p.places[job]; ok {
+	if at, ok := p.places[job]; ok {
 		delete(p.places, job)
-		delete(p.busy, slot)
+		delete(p.busy, at.slot)
 	}
 }
 
 func (p *placementJudge) placed(d *decisionlog.Line) {
 	p.placements++
 	if other, taken := p.busy[d.Worker]; taken { // the claim of the other job was not sent yet, or has failed
-		if r := d.RunnerUp; d.Mode == "on_demand" && (r == nil || r.Job != other) {
+		r, again := d.RunnerUp, p.slots[d.Worker].addedBetween(p.places[other].at, d.At) // a removed slot gives its job back
+		if d.Mode == "on_demand" && (r == nil || r.Job != other) && !again {
 			p.contradiction(d, "its slot was taken by job %d", other)
 		}
 		p.leave(other)
@@ -84,7 +91,7 @@ func (p *placementJudge) placed(d *decisionlog.Line) {
 		p.misplaced++
 		p.contradiction(d, "a slot with %d types was free, and it got one with %d", fewest, len(slot.types))
 	}
-	p.busy[d.Worker], p.places[d.Job] = d.Job, d.Worker
+	p.busy[d.Worker], p.places[d.Job] = d.Job, place{d.Worker, d.At}
 }
 
 // free reports whether the dispatcher certainly knew the slot at an instant.
@@ -95,6 +102,11 @@ func (o *offered) free(at time.Time) bool {
 		}
 	}
 	return false
+}
+
+// addedBetween reports whether the slot was added, again, between two instants.
+func (o *offered) addedBetween(from, to time.Time) bool {
+	return slices.ContainsFunc(o.times, func(t offer) bool { return t.from.After(from) && t.from.Before(to) })
 }
 
 // score compares the score with that of the rule, and with that of the runner-up.

@@ -28,17 +28,17 @@ type Remote struct {
 // remoteTypes is the only type of remote trials.
 var remoteTypes = []string{"work"}
 
-// wavering returns jobs of 200 ms, and every twentieth takes between 5 and 40 s, so that it runs on through a partition or a part of one.
+// wavering returns jobs of 200 ms, and every fortieth takes between 5 and 40 s, so that it runs on through a partition or a part of one.
 func wavering(n int64) history.Work {
 	w := history.Work{N: n, Type: remoteTypes[0], Ms: 200}
-	if pick(n, 20) == 0 {
+	if pick(n, 40) == 0 {
 		w.Ms = 5000 + pick(n+7, 35_000)
 	}
 	return w
 }
 
-// beforePartition is the time until all workers have jobs.
-const beforePartition = 8 * time.Second
+// beforePartition is the time until so many long jobs run that all workers have some.
+const beforePartition = 25 * time.Second
 
 // afterPartition is the time between two partitions, in which the workers reconnect.
 const afterPartition = 15 * time.Second
@@ -62,9 +62,9 @@ func RemotePartition(name string, hosts bool, flags []string, lasts ...time.Dura
 	t := &Trial{
 		Name:  name,
 		About: fmt.Sprintf("workers on other hosts are cut off from all dispatchers for %v: no job is lost, and none runs twice at once", lasts),
-		Setup: stage.Setup{
+		Setup: stage.Setup{ // three quarters of the slots are busy, so that each worker has jobs
 			Daemons: 2, Workers: len(lossyLinks) + 1, Remote: true, Flags: patientFlags(flags...),
-			Offers: []stage.Offer{{Slots: 16, Types: remoteTypes}}, Mix: wavering, Types: remoteTypes, Rate: 20,
+			Offers: []stage.Offer{{Slots: 4, Types: remoteTypes}}, Mix: wavering, Types: remoteTypes, Rate: 20,
 		},
 		Jobs:    [3]int{100, 100, 100},
 		Least:   [3]time.Duration{total, total, total},
