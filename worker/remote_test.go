@@ -26,7 +26,7 @@ func startRemote(t testing.TB, limits workerproto.Limits) (d *dispatcher, addres
 }
 
 // remoteWorker starts a worker with one slot, whose handler waits for finish or for the end of its context.
-func remoteWorker(t *testing.T, addresses ...string) (w *Worker, started chan bool, finish chan bool, ended chan error) {
+func remoteWorker(addresses ...string) (w *Worker, started chan bool, finish chan bool, ended chan error) {
 	w = New(Options{Dispatcher: strings.Join(addresses, ","), MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond})
 	started, finish, ended = make(chan bool, 9), make(chan bool), make(chan error, 9)
 	w.Handle("x", func(ctx context.Context, _ *Job) (any, error) {
@@ -40,6 +40,13 @@ func remoteWorker(t *testing.T, addresses ...string) (w *Worker, started chan bo
 	})
 	w.Slots(1, "x")
 	return w, started, finish, ended
+}
+
+// idleWorker returns such a worker for a test that sends it no job.
+func idleWorker(addresses ...string) *Worker {
+	w, started, finish, ended := remoteWorker(addresses...)
+	_, _, _ = started, finish, ended
+	return w
 }
 
 // proxy passes bytes between a worker and a dispatcher until it swallows them.
@@ -93,7 +100,7 @@ func TestRemoteExecutionEndsBeforeItsJobRunsElsewhere(t *testing.T) {
 	const resume = 2 * time.Second
 	d, address := startRemote(t, workerproto.Limits{RemoteResume: resume, Resume: time.Hour})
 	p := startProxy(t, address)
-	w, started, _, ended := remoteWorker(t, p.address)
+	w, started, _, ended := remoteWorker(p.address)
 	run(t, w)
 	s, _ := d.opened()
 	require.True(t, s.Remote())
@@ -111,7 +118,7 @@ func TestExecutionEndsWithTheLeaseOfARemoteDispatcher(t *testing.T) {
 	left.Store(int64(time.Hour))
 	trust := func() time.Duration { return time.Duration(left.Load()) }
 	d, address := startRemote(t, workerproto.Limits{RemoteResume: time.Second, Trust: trust})
-	w, started, _, ended := remoteWorker(t, address)
+	w, started, _, ended := remoteWorker(address)
 	run(t, w)
 	s, _ := d.opened()
 	require.True(t, push(s, 1, 0, "x", `null`))
@@ -131,7 +138,7 @@ func TestWorkerResumesItsExecutionAtTheNextDispatcher(t *testing.T) {
 	first, a := startRemote(t, limits)
 	second, b := startRemote(t, limits)
 	second.resume = true
-	w, started, finish, ended := remoteWorker(t, a, b)
+	w, started, finish, ended := remoteWorker(a, b)
 	run(t, w)
 	s, hello := first.opened()
 	require.True(t, hello.Moves)
@@ -153,7 +160,7 @@ func TestWorkerIsSentToAnotherDispatcher(t *testing.T) {
 	first, a := startRemote(t, limits)
 	second, b := startRemote(t, limits)
 	second.resume = true
-	w, started, finish, _ := remoteWorker(t, a, b)
+	w, started, finish, _ := remoteWorker(a, b)
 	w.Slots(1, "x")
 	run(t, w)
 	s, _ := first.opened()
@@ -173,7 +180,7 @@ func TestWorkerIsSentToAnotherDispatcher(t *testing.T) {
 // A worker that knows one dispatcher stays, and says goodbye when it has drained.
 func TestWorkerWithOneDispatcherStaysAndSaysGoodbye(t *testing.T) {
 	d, address := startRemote(t, workerproto.Limits{})
-	w, _, _, _ := remoteWorker(t, address)
+	w := idleWorker(address)
 	connected := make(chan bool, 1)
 	w.opts.Connected = func(workerproto.Welcome) { connected <- true }
 	ctx, stop := context.WithCancel(t.Context())
@@ -194,7 +201,7 @@ func TestWorkerIsRefusedByOneOfTwoDispatchers(t *testing.T) {
 	first, a := startRemote(t, workerproto.Limits{})
 	second, b := startRemote(t, workerproto.Limits{})
 	first.refuse = workerproto.Complain(workerproto.Refused, "unknown token")
-	w, _, _, _ := remoteWorker(t, a, b)
+	w := idleWorker(a, b)
 	run(t, w)
 	second.opened()
 }
