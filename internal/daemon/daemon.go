@@ -248,6 +248,7 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.heartbeats = &heartbeats{
 		store: d.store, loop: d.loop, log: d.log, lease: lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
 		adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1),
+		rejoined: func() { d.sendAway(false) },
 	}
 	d.workers.opened = d.heartbeats.connected
 	upkeep := d.upkeep()

@@ -28,6 +28,7 @@ type heartbeats struct {
 	unheld prometheus.Counter
 
 	services  *background.Runner
+	rejoined  func()         // the dispatcher has a new row, so it is not drained any more
 	adopted   chan struct{}  // capacity 1: rows were taken over, or controls have changed, since the last heartbeat began
 	connected chan struct{}  // capacity 1: a worker has connected since it was last looked at
 	published map[string]int // slots by type, as the last heartbeat said
@@ -130,6 +131,7 @@ func (h *heartbeats) rejoin(ctx context.Context) {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return
 	}
+	h.rejoined()
 	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []actor.Event { return l.Joined() }))
 }
 

@@ -70,12 +70,16 @@ func (d *Daemon) operated(done []operation.Operation, changed int, refused error
 	d.log.Info("operations are done", fields...)
 }
 
+// sendAway begins or ends the drain of this dispatcher.
+func (d *Daemon) sendAway(on bool) {
+	d.workers.away.Store(on)
+	d.loop.Order(actor.SentAway{On: on})
+}
+
 // follow makes the Core follow controls. If they are new, a heartbeat at once says that it does.
 func (d *Daemon) follow(all contract.Controls) {
 	former := d.api.controls.Swap(&all)
-	away := slices.Contains(all.Away, d.store.Dispatcher())
-	d.workers.away.Store(away)
-	d.loop.Order(actor.SentAway{On: away})
+	d.sendAway(slices.Contains(all.Away, d.store.Dispatcher()))
 	d.loop.Order(actor.Controlled(all))
 	if former.Version != all.Version {
 		tell(d.heartbeats.adopted)
