@@ -83,7 +83,7 @@ func TestJobInsertNeedsNoDatabase(t *testing.T) {
 		FROM dispatcherd.jobs`).
 			Scan(&rows),
 	)
-	require.Equal(t, "pdf 3 {\"n\": 1} 2 5000 t\nexcel 0 {} 5 f\n"+strings.Repeat("pdf 0 {} 5 t\n", 3)+"pdf 0 {} 5 f", rows)
+	require.Equal(t, "pdf 3 {\"n\": 1} 2 5000 t\nexcel 0 {} f\n"+strings.Repeat("pdf 0 {} t\n", 3)+"pdf 0 {} f", rows)
 	require.Equal(t, exit.Unavailable, insert("{\"type\": \"pdf\"}", "-", "--api-socket", h.cfg.APISocket+"x").code)
 }
 

@@ -27,7 +27,7 @@ func query(t *testing.T, url, sql string, args ...any) []string {
 	return texts
 }
 
-const wholeJob = `SELECT concat_ws(' ', type, priority, payload, max_attempts, coalesce(timeout_ms::text, 'none'),
+const wholeJob = `SELECT concat_ws(' ', type, priority, payload, coalesce(max_attempts::text, 'none'), coalesce(timeout_ms::text, 'none'),
 	coalesce(expected_ms::text, 'none'),
 	CASE WHEN run_at - created_at BETWEEN '0' AND interval '1 minute' THEN 'now'
 		ELSE to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') END)
@@ -49,7 +49,7 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	require.JSONEq(t, fmt.Sprintf(`{"schema_version": 1, "inserted": {"count": 1, "ids": [%d]}}`, id+1), second.out)
 
 	require.Equal(t, []string{
-		"pdf 0 {} 5 none none now",
+		"pdf 0 {} none none none now",
 		`excel 7 {"page": 2} 2 90000 1200000 2030-01-31 07:00`,
 	}, query(t, s.url, wholeJob))
 }
@@ -64,8 +64,8 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 	require.Equal(t, exit.OK, got.code, got.err)
 	require.Equal(t, "3 jobs inserted\n", got.out)
 	require.Equal(t, []string{
-		"pdf 0 {} 5 none none now",
-		`pdf 0 {"a": 1} 5 5 7 now`,
+		"pdf 0 {} none none none now",
+		`pdf 0 {"a": 1} none 5 7 now`,
 		"excel 10 {} 1 none none 2030-01-31 08:00",
 	}, query(t, s.url, wholeJob), "ids follow the lines, so that equal jobs run in the order of the file")
 }
