@@ -41,7 +41,7 @@ func TestInsertedAndCopiedJobsAreTheSame(t *testing.T) {
 			require.True(t, due.Equal(one.RunAt))
 			require.Equal(t, 2, *one.TimeoutMS, "rounded up")
 		}
-		one.ID, one.CreatedAt, one.ReadAt = two.ID, two.CreatedAt, two.ReadAt
+		one.ID, one.CreatedAt, one.ReadAt, one.Waited = two.ID, two.CreatedAt, two.ReadAt, two.Waited
 		require.Equal(t, one, two)
 	}
 }

@@ -48,6 +48,11 @@ func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.JobPage, er
 	}
 	found, err := j.find(ctx, f)
 	page := contract.JobPage{Page: contract.Page[contract.Job]{Items: []contract.Job{}, Next: found.cursor()}, Read: found.read}
+	if found.next != 0 && len(found.ids) < f.Limit {
+		page.Notes = []string{fmt.Sprintf(
+			"the search read %d rows, down to job %d, and ended: name a status, because each has its own tables, or go on with the next page",
+			found.read, found.next)}
+	}
 	where, args := conditions(f, []any{nil}, f.Statuses)
 	for some := range slices.Chunk(found.ids, rowsPerRead) {
 		if err != nil {
@@ -81,11 +86,15 @@ func (s *search) cursor() contract.Cursor {
 // find searches the ids of at most f.Limit jobs.
 func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error) {
 	began, before, rows := time.Now(), f.Before, rowsPerSearch
-	if f.Type == "" && f.Newer == (contract.Moment{}) && f.Older == (contract.Moment{}) && f.Permit == nil && !live(f.Statuses) {
+	if !f.Selective() && f.Permit == nil && !live(f.Statuses) {
 		rows = min(rows, f.Limit+1) // all rows match; one more shows whether there are others
 	}
 	for {
 		p, err := j.portion(ctx, f, before, rows)
+		if errors.Is(err, ErrSearchTime) && before != f.Before {
+			s.next = before
+			return s, nil
+		}
 		if err != nil {
 			return s, err
 		}
@@ -138,12 +147,17 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 		before = math.MaxInt64
 	}
 	selected, args := conditions(f, []any{int64(before), rows}, f.Statuses)
+	columns := slices.DeleteFunc([]string{"keys", "placement", "errors", "run_at", "started_at", "finished_at"}, func(c string) bool {
+		return !strings.Contains(selected, c)
+	})
+	columns = append(columns, "id, type, status, created_at")
 	sql := fmt.Sprintf(`WITH read AS MATERIALIZED (
-		SELECT id, type, status, created_at FROM dispatcherd.jobs WHERE id < $1%s ORDER BY id DESC LIMIT $2
+		SELECT %[3]s FROM dispatcherd.jobs WHERE id < $1%[1]s ORDER BY id DESC LIMIT $2
 	)
 	SELECT now() AS at, count(*)::int AS read, coalesce(min(id), 0)::bigint AS last,
 		coalesce(array_agg(id::bigint ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS ids,
-		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`, inStatuses(tables), selected)
+		coalesce(array_agg(type::text ORDER BY id DESC) FILTER (WHERE true%[2]s), '{}') AS types FROM read`,
+		inStatuses(tables), selected, strings.Join(columns, ", "))
 	var p portion
 	err := pgx.BeginFunc(ctx, j.DB, func(tx pgx.Tx) (err error) {
 		if _, err = tx.Exec(ctx, fmt.Sprintf(searchSetup, searchTime.Milliseconds())); err != nil {
@@ -164,19 +178,32 @@ func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (w
 		args = append(args, arg)
 		where += fmt.Sprintf(condition, len(args))
 	}
-	if f.Type != "" {
-		add(" AND type = $%d", f.Type)
-	}
-	created := func(operator string, m contract.Moment) {
-		switch {
-		case m.Age > 0:
-			add(" AND created_at "+operator+" now() - $%d::interval", m.Age)
-		case !m.At.IsZero():
-			add(" AND created_at "+operator+" $%d", m.At)
+	text := func(condition, value string) {
+		if value != "" {
+			add(condition, value)
 		}
 	}
-	created(">=", f.Newer)
-	created("<", f.Older)
+	text(" AND type = $%d", f.Type)
+	text(" AND (strpos(' ' || keys || ' ', ' ' || $%[1]d::text || ' ') > 0 OR strpos(' ' || keys, ' ' || $%[1]d::text || '*') > 0)", f.Key)
+	text(" AND strpos(lower(errors -> -1 ->> 'error'), lower($%d)) > 0", f.Error)
+	if f.Worker != "" {
+		add(" AND ("+workerOf+" = $%d", f.Worker)
+		add(" OR status = 'running' AND id = ANY ($%d::bigint[]))", f.At)
+	}
+	if f.Waited > 0 {
+		add(" AND "+waitOf+" > $%d", f.Waited.Seconds())
+	}
+	compare := func(comparison string, m contract.Moment) {
+		switch {
+		case m.Age > 0:
+			add(" AND "+comparison+" now() - $%d::interval", m.Age)
+		case !m.At.IsZero():
+			add(" AND "+comparison+" $%d", m.At)
+		}
+	}
+	compare("created_at >=", f.Newer)
+	compare("created_at <", f.Older)
+	compare("finished_at >=", f.Ended)
 	return where + inStatuses(statuses), args
 }
 

@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -251,4 +252,90 @@ func TestBulkOperationsNeedAFilterThatTheyApplyTo(t *testing.T) {
 func unread(b contract.Bulk) contract.Bulk {
 	b.ReadAt = time.Time{}
 	return b
+}
+
+// Job 1 has failed, 2 waits for its second attempt, 3 runs, 4 is done and was quick, and 5 waits for another job.
+const detailedTable = `INSERT INTO dispatcherd.jobs
+	(id, type, status, run_at, started_at, finished_at, keys, fence, dispatcher, placement, errors) VALUES
+	(1, 'x', 'failed', now() - interval '70 min', now() - interval '60 min', now() - interval '50 min', 'tenant:7 gpu*3', 1, 9,
+		'{"worker": "w1", "waited_seconds": 600, "ran_seconds": 599.5}', '[{"error": "torn"}, {"error": "Time Out"}]'),
+	(2, 'x', 'pending', now() - interval '5 min', NULL, NULL, 'gpu', NULL, NULL, NULL, '[{"error": "torn", "placement": {"worker": "w2"}}]'),
+	(3, 'x', 'running', now() - interval '5 min', now() - interval '1 min', NULL, NULL, NULL, 9, NULL,
+		'[{"error": "torn", "placement": {"worker": "w2"}}]'),
+	(4, 'x', 'done', now() - interval '2 min', now() - interval '1 min', now() - interval '1 min', 'tenant:70', 1, 9, NULL, NULL),
+	(5, 'x', 'waiting', now() - interval '9 min', NULL, NULL, NULL, NULL, NULL, NULL, NULL)`
+
+func TestListSelectsByKeyWorkerErrorEndAndWait(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	exec(t, db, `INSERT INTO dispatcherd.dispatchers (id, name, lease) OVERRIDING SYSTEM VALUE VALUES (9, 'b', '1 day')`)
+	exec(t, db, detailedTable)
+	for _, c := range []struct {
+		f    contract.Filter
+		want []dispatcherd.JobID
+	}{
+		{contract.Filter{Key: "gpu"}, []dispatcherd.JobID{2, 1}},
+		{contract.Filter{Key: "tenant:7"}, []dispatcherd.JobID{1}},
+		{contract.Filter{Key: "gp"}, nil},
+		{contract.Filter{Worker: "w1"}, []dispatcherd.JobID{1}},
+		{contract.Filter{Worker: "w2"}, []dispatcherd.JobID{2}},
+		{contract.Filter{Worker: "w3", At: []dispatcherd.JobID{3, 4}}, []dispatcherd.JobID{3}},
+		{contract.Filter{Error: "time out"}, []dispatcherd.JobID{1}},
+		{contract.Filter{Error: "TORN"}, []dispatcherd.JobID{3, 2}},
+		{contract.Filter{Ended: contract.Moment{Age: 30 * time.Minute}}, []dispatcherd.JobID{4}},
+		{contract.Filter{Ended: contract.Moment{Age: time.Hour}, Error: "out"}, []dispatcherd.JobID{1}},
+		{contract.Filter{Waited: 90 * time.Second}, []dispatcherd.JobID{3, 2, 1}},
+		{contract.Filter{Waited: 270 * time.Second}, []dispatcherd.JobID{2, 1}},
+	} {
+		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
+		require.NoError(t, err)
+		var ids []dispatcherd.JobID
+		for _, j := range page.Items {
+			ids = append(ids, j.ID)
+		}
+		require.Equal(t, c.want, ids, "%+v", c.f)
+		require.True(t, c.f.Selective())
+	}
+	page, err := claim.Jobs{DB: db}.List(t.Context(), contract.Filter{})
+	require.NoError(t, err)
+	seconds := func(s *float64) int {
+		if s == nil {
+			return -1
+		}
+		return int(*s)
+	}
+	var got []string
+	for _, j := range page.Items {
+		worker, dispatcher := "-", "-"
+		if j.Worker != nil {
+			worker = *j.Worker
+		}
+		if j.DispatcherName != nil {
+			dispatcher = *j.DispatcherName
+		}
+		got = append(got, fmt.Sprint(j.ID, " ", worker, " ", dispatcher, " ", seconds(j.Waited), " ", seconds(j.Ran)))
+	}
+	require.Equal(t, []string{"5 - - -1 -1", "4 - b 60 0", "3 - b 240 60", "2 w2 - 300 -1", "1 w1 b 600 599"}, got)
+}
+
+// A search that reaches its bound of rows says where, and how to find more.
+func TestSearchThatEndsEarlySaysSo(t *testing.T) {
+	t.Parallel()
+	db := connect(t, pgtest.New(t))
+	exec(t, db, `INSERT INTO dispatcherd.jobs (type, status, finished_at, errors)
+		SELECT 'x', 'failed', now(), CASE WHEN i = 1 THEN '[{"error": "torn"}]'::jsonb END FROM generate_series(1, 100001) i`)
+	jobs := claim.Jobs{DB: db}
+	page, err := jobs.List(t.Context(), contract.Filter{Error: "torn"})
+	require.NoError(t, err)
+	require.Empty(t, page.Items)
+	require.Len(t, page.Notes, 1)
+	require.Regexp(t, `^the search read \d+ rows, down to job \d+, and ended: name a status`, page.Notes[0])
+	for page.Next != "" {
+		before, err := strconv.ParseInt(string(page.Next), 10, 64)
+		require.NoError(t, err)
+		page, err = jobs.List(t.Context(), contract.Filter{Error: "torn", Before: dispatcherd.JobID(before)})
+		require.NoError(t, err)
+	}
+	require.Len(t, page.Items, 1)
+	require.Empty(t, page.Notes)
 }

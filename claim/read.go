@@ -20,7 +20,18 @@ const jobColumns = `id, type, status::text, priority, run_at, first_run_at, crea
 	dispatcher, placement, errors::text,
 	coalesce(cancelled_by, CASE WHEN status = 'running' THEN
 		(SELECT min(who) FROM dispatcherd.operations WHERE kind = 'cancel' AND target = jobs.id) END)
-		AS cancelled`
+		AS cancelled,
+	(SELECT d.name FROM dispatcherd.dispatchers d WHERE d.id = coalesce(jobs.dispatcher, jobs.admitted_to)) AS dispatcher_name,
+	` + workerOf + ` AS worker, round(` + waitOf + `, 3)::float8 AS waited,
+	round(coalesce((placement ->> 'ran_seconds')::numeric,
+		extract(epoch FROM CASE WHEN status = 'running' THEN now() ELSE finished_at END - started_at)), 3)::float8 AS ran`
+
+// workerOf is the worker of the last attempt of an ended job, or of one that is pending again, if the row contains it.
+const workerOf = `CASE WHEN status <> 'running' THEN coalesce(placement ->> 'worker', errors -> -1 #>> '{placement,worker}') END`
+
+// waitOf is how many seconds a job waits, or waited for its last attempt; NULL if it did not.
+const waitOf = `coalesce((placement ->> 'waited_seconds')::numeric, nullif(greatest(extract(epoch FROM
+	CASE WHEN status = 'pending' THEN now() WHEN status <> 'waiting' THEN started_at END - run_at), 0), 0))`
 
 // rivals are columns about the job that has the unique key of an ended job, about how long the key stays taken, and about the keys of which
 // the parent of a pending job has permits.

@@ -47,6 +47,12 @@ func TestEachDispatcherShowsTheWholeCluster(t *testing.T) {
 		require.Regexp(t, `\nexcel +b +1 +0 +0 +0 .+\npayroll +- +0 +0 +0 +1 .+\npdf +a +2 +2 +1 +0 .+\npdf +b +1 +0 +2 +0 `,
 			h.shown("types"))
 
+		require.Regexp(t, `\n1 +excel +running +0 +callee +\S+ +\S+ +0/5 +- +- +-\n$`, h.shown("job list --worker callee"))
+		require.Regexp(t, `dispatcher +b\nworker +callee\n(.*\n)*attempt 1 +\S+ on callee, waited .*, ran \S+: running\n`, h.shown("job get 1"))
+		if h == a {
+			require.Regexp(t, `OtherDispatcher.*\ndispatcher +b\n`, h.shown("job why 1"))
+		}
+
 		s := h.status()
 		require.Empty(t, s.Notes)
 		require.Len(t, s.Dispatchers, 2)

@@ -137,7 +137,8 @@ func TestWorkersAndDispatchersAreListed(t *testing.T) {
 		h.onAPI("", "types").err)
 	serveCalls(t, h.cfg.WorkerSocket, 2, "pdf", "excel")
 	h.awaitSlots(2)
-	require.Regexp(t, fmt.Sprintf(`(?m)^callee +d +1 +%d +%d +2 +2 +excel, pdf +-$`, os.Getuid(), os.Getpid()), h.onAPI("", "worker", "list").out)
+	worker := fmt.Sprintf(`(?m)^callee +d +1 +%d +%d +2 +2 +excel, pdf +-$`, os.Getuid(), os.Getpid())
+	require.Regexp(t, worker, h.onAPI("", "worker", "list").out)
 	var list contract.Page[contract.Dispatcher]
 	require.NoError(t, json.Unmarshal([]byte(h.caller().ask("GET", "/v1/dispatchers", "").body), &list))
 	require.Len(t, list.Items, 1)

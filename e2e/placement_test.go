@@ -51,6 +51,8 @@ func TestFinishedJobSaysWhereItRanAndWhyItWaited(t *testing.T) {
 	text := h.shown("job get %d", second)
 	require.Regexp(t, `worker +callee, slot \d+\n`, text)
 	require.Regexp(t, `waited +\S+, longest for: CapacityBusy\n`, text)
+	require.Regexp(t, `attempt 1 +\S+ on callee, waited \S+, ran \S+: done\n`, text)
+	require.Regexp(t, `dispatcher +d\n`, text)
 	require.Regexp(t, `started at +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\n`, text)
 	got := h.caller().ask(http.MethodGet, fmt.Sprintf("/v1/jobs/%d", second), "")
 	var answer contract.Job
@@ -75,7 +77,7 @@ func TestRetriedJobKeepsItsFirstDueTimeAndItsAttempts(t *testing.T) {
 	require.Equal(t, "w1", ends[0].Placement.Worker)
 	text := h.shown("job get %d", id)
 	require.Regexp(t, `first run at +`+due.UTC().Format("2006-01-02T15:04:05.000Z"), text)
-	require.Regexp(t, `attempt 1 +\S+ on w1 slot \d+ after \S+: retry: first line\n +second line\n`, text)
+	require.Regexp(t, `attempt 1 +\S+ on w1 slot \d+, waited \S+, ran \S+: retry: first line\n +second line\n`, text)
 	require.NoError(t, w.jobs.Retry(t.Context(), id))
 	require.Equal(t, due, *w.get(id).FirstRunAt)
 	w.await(id, dispatcherd.Failed)

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +14,25 @@ import (
 // Filter selects jobs. The zero value selects all.
 type Filter struct {
 	Type     string                // empty = any
+	Key      string                // one of the keys of the job; empty = any
+	Worker   string                // runs the job, or ran its last attempt; empty = any
+	At       []dispatcherd.JobID   // with Worker: the jobs that it runs now, which only dispatchers know
+	Error    string                // part of the last error, in upper or lower case; empty = any
+	Ended    Moment                // ended at this time or later; zero = any
+	Waited   time.Duration         // waited longer than this for their present or last attempt; 0 = any
 	Statuses []dispatcherd.Status  // empty = any
 	Newer    Moment                // created at this time or later; zero = any
 	Older    Moment                // created before this time; zero = any
 	Before   dispatcherd.JobID     // only smaller ids; 0 = from the newest
 	Limit    int                   // at most this many; 0 = the default of the method
 	Permit   func(typ string) bool // reports whether jobs of a type may be selected; nil = all
+}
+
+// Selective reports whether the filter has more than statuses and a page.
+func (f *Filter) Selective() bool {
+	g := *f
+	g.Statuses, g.Before, g.Limit, g.Permit = nil, 0, 0, nil
+	return !reflect.ValueOf(g).IsZero()
 }
 
 // Moment is a time, or an age: the time so long before the statement that uses it, by the clock of Postgres. Clocks of other hosts differ.
@@ -97,7 +111,7 @@ func (o Operation) Statuses() []dispatcherd.Status { return statuses[o] }
 func (o Operation) Narrow(f *Filter) error {
 	allowed := statuses[o]
 	switch {
-	case f.Type == "" && len(f.Statuses) == 0 && f.Newer == Moment{} && f.Older == Moment{}:
+	case len(f.Statuses) == 0 && !f.Selective():
 		return fmt.Errorf("no filter is given: name at least a type, a status or a time, so that %s does not apply to all jobs", o)
 	case len(f.Statuses) == 0:
 		f.Statuses = allowed

@@ -81,12 +81,14 @@ type KeyState struct {
 
 // KeyHolder is a job that has a permit of a key.
 type KeyHolder struct {
-	ID         int64      `json:"id"`
-	Type       string     `json:"type"`
-	Cost       int64      `json:"cost"` // -1 = all
-	Fence      int64      `json:"fence"`
-	Dispatcher *int       `json:"dispatcher,omitempty"` // that runs it, or the only one that may; absent: any may
-	StartedAt  *time.Time `json:"started_at,omitempty"` // absent: it waits for a slot
+	ID         int64  `json:"id"`
+	Type       string `json:"type"`
+	Cost       int64  `json:"cost"` // -1 = all
+	Fence      int64  `json:"fence"`
+	Dispatcher *int   `json:"dispatcher,omitempty"` // that runs it, or the only one that may; absent: any may
+	// Its name; absent: it is gone.
+	DispatcherName string     `json:"dispatcher_name,omitempty"`
+	StartedAt      *time.Time `json:"started_at,omitempty"` // absent: it waits for a slot
 }
 
 // KeyWaiter is a job that waits for a permit of a key.

@@ -40,7 +40,12 @@ type Job struct {
 	UniqueKeyJob *int64  `json:"unique_key_job,omitempty"`
 	ParentKeys   *string `json:"-"` // of a pending job with keys: those of which its parent has permits; nil in lists
 	Dispatcher   *int    `json:"dispatcher,omitempty"`
-	Cancelled    *string `json:"cancelled_by,omitempty"` // who cancelled the job, or, while it runs, who has asked for it
+	// The name of this dispatcher, or of the only one that may run it; absent: it is gone.
+	DispatcherName *string  `json:"dispatcher_name,omitempty"`
+	Worker         *string  `json:"worker,omitempty"`         // that runs it, or ran the last attempt, if that is known
+	Waited         *float64 `json:"waited_seconds,omitempty"` // for the present or last attempt
+	Ran            *float64 `json:"ran_seconds,omitempty"`    // the present or last attempt
+	Cancelled      *string  `json:"cancelled_by,omitempty"`   // who cancelled the job, or, while it runs, who has asked for it
 	// Of the last attempt of an ended job that failed or waited at least a second.
 	Placement *Placement      `json:"placement,omitempty"`
 	Payload   json.RawMessage `json:"payload,omitempty"`

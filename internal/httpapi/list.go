@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -13,16 +14,28 @@ import (
 
 // JobFilter selects jobs.
 type JobFilter struct {
-	Type string `param:"type"` // Only jobs of this type.
+	Type   string `param:"type"`   // Only jobs of this type.
+	Key    string `param:"key"`    // Only jobs with this key.
+	Worker string `param:"worker"` // Only jobs that a worker with this name runs, or whose last attempt it ran, if the row contains it.
+	Error  string `param:"error"`  // Only jobs whose last error contains this text, in upper or lower case.
 	// Only jobs with one of these statuses, separated by commas.
 	Status []dispatcherd.Status `param:"status" enum:"waiting,pending,running,done,failed,cancelled"`
-	Newer  contract.Moment      `param:"newer_than"` // Only jobs that were created at this time or later.
-	Older  contract.Moment      `param:"older_than"` // Only jobs that were created before this time.
+	Newer  contract.Moment      `param:"newer_than"`  // Only jobs that were created at this time or later.
+	Older  contract.Moment      `param:"older_than"`  // Only jobs that were created before this time.
+	Ended  contract.Moment      `param:"ended_since"` // Only jobs that ended at this time or later.
+	// Only jobs that have waited longer than so many milliseconds for their present or last attempt.
+	Waited int64 `param:"waited_ms" minimum:"0"`
 }
 
 // filter returns the filter of a call. It selects only jobs that the caller may use.
 func (q *JobFilter) filter(r *rest.Request, limit int, cursor contract.Cursor) (f contract.Filter, err error) {
-	f = contract.Filter{Type: q.Type, Statuses: q.Status, Newer: q.Newer, Older: q.Older, Limit: limit, Permit: r.Permitted()}
+	f = contract.Filter{
+		Type: q.Type, Key: q.Key, Worker: q.Worker, Error: q.Error, Statuses: q.Status, Newer: q.Newer, Older: q.Older, Ended: q.Ended,
+		Waited: time.Duration(q.Waited) * time.Millisecond, Limit: limit, Permit: r.Permitted(),
+	}
+	if q.Ended != (contract.Moment{}) && q.Status == nil {
+		f.Statuses = []dispatcherd.Status{dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled}
+	}
 	if f.Type != "" {
 		f.Permit, err = nil, r.Permit(f.Type)
 	}

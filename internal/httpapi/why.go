@@ -45,6 +45,8 @@ type Why struct {
 	Expected   *Expected   `json:"expected,omitempty"`   // absent without --duration-window
 	Overtaking *Overtaking `json:"overtaking,omitempty"` // absent if the weights set no bound, or if the job no longer waits
 	Dispatcher int         `json:"dispatcher,omitempty"` // the dispatcher that runs the job; absent if it is this one
+	// Its name; absent: it is gone.
+	DispatcherName string `json:"dispatcher_name,omitempty"`
 
 	Placement *Placement `json:"placement,omitempty"` // the latest decision that assigned a slot to the job
 	End       *End       `json:"end,omitempty"`       // the latest end of an attempt of the job on this dispatcher

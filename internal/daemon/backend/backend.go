@@ -313,7 +313,12 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 
 // Job implements httpapi.Backend.
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	return about(ctx, b.jobs().Get, id)
+	job, err := about(ctx, b.jobs().Get, id)
+	if one := []contract.Job{job}; err == nil {
+		b.locate(ctx, one)
+		job = one[0]
+	}
+	return job, err
 }
 
 // Cancel implements httpapi.Backend. The dispatcher that runs a job finds the request in the table.
@@ -340,13 +345,15 @@ func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 
 // List implements httpapi.Backend.
 func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
-	return about(ctx, b.jobs().List, f)
+	page, err := about(ctx, b.jobs().List, b.running(ctx, f))
+	b.locate(ctx, page.Items)
+	return page, err
 }
 
 // Change implements httpapi.Backend.
 func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error) {
 	bulk, err := within(ctx, func(ctx context.Context) (contract.Bulk, error) {
-		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, f, count)
+		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, b.running(ctx, f), count)
 	})
 	if op == contract.RetryJobs {
 		b.Loop.Notify()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
@@ -228,4 +229,39 @@ func check(name string, bad bool, why, info string) httpapi.Check {
 		info = why
 	}
 	return httpapi.Check{Name: name, OK: !bad, Info: info}
+}
+
+// placed returns the workers of the cluster by the jobs that they run.
+func (b *Backend) placed(ctx context.Context) map[dispatcherd.JobID]*string {
+	slots, _ := b.Slots(ctx, false)
+	workers := map[dispatcherd.JobID]*string{}
+	for i := range slots {
+		workers[slots[i].Job] = &slots[i].Worker
+	}
+	return workers
+}
+
+// locate names the workers of running jobs.
+func (b *Backend) locate(ctx context.Context, jobs []contract.Job) {
+	var workers map[dispatcherd.JobID]*string
+	for i := range jobs {
+		if j := &jobs[i]; j.Status == dispatcherd.Running {
+			if workers == nil {
+				workers = b.placed(ctx)
+			}
+			j.Worker = workers[j.ID]
+		}
+	}
+}
+
+// running completes a filter by the jobs that its worker runs.
+func (b *Backend) running(ctx context.Context, f contract.Filter) contract.Filter {
+	if f.Worker != "" {
+		for id, worker := range b.placed(ctx) { // order-free: a set
+			if *worker == f.Worker {
+				f.At = append(f.At, id)
+			}
+		}
+	}
+	return f
 }

@@ -113,7 +113,7 @@ func (b *Backend) whyRow(id dispatcherd.JobID, job *contract.Job) httpapi.Why {
 		return why
 	case other != nil && *other != me:
 		why := whyBecause(job, reason)
-		why.Dispatcher = *other
+		why.Dispatcher, why.DispatcherName = *other, given(job.DispatcherName)
 		return why
 	}
 	x := b.explain(actor.Inquiry{
@@ -280,7 +280,7 @@ func addOrigin(why *httpapi.Why, job *contract.Job, me int) {
 	case job.Attempt == 0:
 		why.DecisionLog = httpapi.DecisionLogNeverPlaced
 	case job.Dispatcher != nil && *job.Dispatcher != me:
-		why.DecisionLog, why.Dispatcher = httpapi.DecisionLogMissing, *job.Dispatcher
+		why.DecisionLog, why.Dispatcher, why.DispatcherName = httpapi.DecisionLogMissing, *job.Dispatcher, given(job.DispatcherName)
 	}
 }
 

@@ -39,6 +39,7 @@ type holder struct {
 // holdersSQL reads rows with fences: of all keys, or of $1; $2 how many. Returned rows are first.
 const holdersSQL = `
 SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to),
+	coalesce((SELECT d.name FROM dispatcherd.dispatchers d WHERE d.id = coalesce(j.dispatcher, j.admitted_to)), ''),
 	CASE WHEN j.status = 'running' THEN j.started_at END, j.keys
 FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NOT NULL
 	AND ($1::text[] IS NULL OR EXISTS (SELECT FROM unnest(string_to_array(j.keys, ' ')) word WHERE split_part(word, '*', 1) = ANY ($1)))
@@ -48,7 +49,7 @@ ORDER BY j.fence, j.id + 0 LIMIT $2`
 func (k Keys) holders(ctx context.Context, keys []string) (list []holder, err error) {
 	rows, _ := k.DB.Query(ctx, holdersSQL, keys, maxPermits)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h holder, err error) {
-		return h, row.Scan(&h.ID, &h.Type, &h.Fence, &h.Dispatcher, &h.StartedAt, &h.Keys)
+		return h, row.Scan(&h.ID, &h.Type, &h.Fence, &h.Dispatcher, &h.DispatcherName, &h.StartedAt, &h.Keys)
 	})
 }
 

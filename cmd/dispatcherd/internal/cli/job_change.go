@@ -104,7 +104,7 @@ func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f *htt
 		if err != nil {
 			return 0, err
 		}
-		f.Newer, f.Older = f.Newer.Fixed(b.ReadAt), f.Older.Fixed(b.ReadAt)
+		f.Newer, f.Older, f.Ended = f.Newer.Fixed(b.ReadAt), f.Older.Fixed(b.ReadAt), f.Ended.Fixed(b.ReadAt)
 		count.JobFilter = f.JobFilter
 		total += int64(b.Matching)
 		if count.Cursor = b.Next; b.Next == "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,10 +57,18 @@ func (a *Invocation) about(id dispatcherd.JobID, err error) error {
 // addJob adds the facts about a job, the log and the failed attempts last.
 func addJob(add Add, job *contract.Job) {
 	columns := *job
-	columns.Log, columns.Errors = nil, nil
+	columns.Log, columns.Errors, columns.AdmittedTo, columns.DispatcherName, columns.Worker = nil, nil, nil, nil, nil
+	columns.Dispatcher, columns.Waited, columns.Ran = nil, nil, nil
 	add.Fields(columns)
+	if job.DispatcherName != nil || job.Dispatcher != nil {
+		add("dispatcher", "%s", cmp.Or(deref(job.DispatcherName), goneDispatcher))
+	}
 	if job.Placement != nil {
 		addPlacement(add, job.Placement)
+	} else {
+		add.Some("worker", job.Worker)
+		add.Some("waited", durationText(job.Waited))
+		add.Some("ran", durationText(job.Ran))
 	}
 	lines := func(fact, before, text string) {
 		for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
@@ -78,6 +87,32 @@ func addJob(add Add, job *contract.Job) {
 	if n := len(ends); n > 0 && job.Status == dispatcherd.Pending && ends[n-1].Placement != nil && ends[n-1].Placement.Backoff != "" {
 		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), ends[n-1].Placement.Backoff)
 	}
+	last := int(job.Attempt)
+	if job.StartedAt != nil && (len(ends) == 0 || ends[len(ends)-1].Attempt < last) && job.Status != dispatcherd.Pending {
+		at := *cmp.Or(job.FinishedAt, job.StartedAt)
+		worker := cmp.Or(deref(job.Worker), "a worker that is not known")
+		add(fmt.Sprintf("attempt %d", last), "%s on %s, waited %s, ran %s: %s", Stamp(at), worker, durationText(job.Waited),
+			durationText(job.Ran), job.Status)
+	}
+}
+
+// goneDispatcher stands for the name of a dispatcher without a row.
+const goneDispatcher = "one that is gone"
+
+// deref returns the text of a pointer, "" without one.
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// durationText formats optional seconds.
+func durationText(seconds *float64) string {
+	if seconds == nil {
+		return ""
+	}
+	return span(spanOf(*seconds))
 }
 
 // addPlacement adds where and why there the last attempt ran.
@@ -95,7 +130,8 @@ func (e *badEnd) where() string {
 	if e.Placement == nil {
 		return ""
 	}
-	return fmt.Sprintf(" on %s slot %d after %v:", e.Placement.Worker, e.Placement.Slot, spanOf(e.Placement.Ran))
+	p := e.Placement
+	return fmt.Sprintf(" on %s slot %d, waited %v, ran %v:", p.Worker, p.Slot, spanOf(p.Waited), spanOf(p.Ran))
 }
 
 // text returns how the attempt ended, without repeating the outcome.

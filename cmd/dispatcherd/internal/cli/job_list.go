@@ -20,7 +20,8 @@ func (a *Invocation) jobListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, the newest first",
 		Example: `  dispatcherd job list --status failed --type pdf
-  dispatcherd job list --older-than 24h --limit 50
+  dispatcherd job list --status pending --waited-longer-than 10m
+  dispatcherd job list --ended-since 1h --worker render-1 --error timeout
   dispatcherd job list -o jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.JobFilter = f.filter()
@@ -37,42 +38,40 @@ func (a *Invocation) listJobs(ctx context.Context, q httpapi.JobQuery) error {
 	if err != nil {
 		return err
 	}
-	const header = "id, type, status, priority, run at, finished at, attempt, failures, keys, last error"
-	if page.Next != "" && len(page.Items) < q.Limit {
-		a.Say("The search ended after %d rows.", page.Read)
-	}
+	const header = "id, type, status, priority, worker, waited, ran, failures, ended at, keys, last error"
 	return PrintPage(a, "jobs", page.Page, header, listRow, "No job matches.")
 }
 
 // listRow is a job's line in the table.
 func listRow(job *contract.Job) []any {
-	keys := ""
-	if job.Keys != nil {
-		keys = *job.Keys
-	}
 	return []any{
-		job.ID, job.Type, job.Status, job.Priority, Stamp(job.RunAt), stampOrNone(job.FinishedAt), job.Attempt,
-		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), keys, shorten(job.LastError(), 60),
+		job.ID, job.Type, job.Status, job.Priority, deref(job.Worker), durationText(job.Waited), durationText(job.Ran),
+		fmt.Sprintf("%d/%d", job.Failures, job.MaxAttempts), stampOrNone(job.FinishedAt), deref(job.Keys), shorten(job.LastError(), 60),
 	}
 }
 
 // jobFilter are the flags that select jobs.
 type jobFilter struct {
-	kind         string
-	status       dispatcherd.Status
-	newer, older time.Duration
+	query                       httpapi.JobFilter
+	status                      dispatcherd.Status
+	newer, older, ended, waited time.Duration
 }
 
 // filterFlags are the names of the flags of jobFilter.
-var filterFlags = []string{"type", "status", "newer-than", "older-than"}
+var filterFlags = []string{"type", "status", "newer-than", "older-than", "key", "worker", "error", "ended-since", "waited-longer-than"}
 
 // register adds the flags. The help lists the allowed statuses.
 func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
 	flags := cmd.Flags()
-	a.typeFlag(cmd, &f.kind, "only jobs of this type")
+	a.typeFlag(cmd, &f.query.Type, "only jobs of this type")
+	flags.StringVar(&f.query.Key, "key", "", "only jobs with this key")
+	flags.StringVar(&f.query.Worker, "worker", "", "only jobs that this worker runs, or whose last attempt failed or waited 1 s and ran there")
+	flags.StringVar(&f.query.Error, "error", "", "only jobs whose last error contains this text, in upper or lower case")
 	flags.Var(OneOf(&f.status, dispatcherd.Statuses...), "status", "only jobs in this status: "+which)
 	Number(flags, &f.newer, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
 	Number(flags, &f.older, "older-than", "1s", Longest, "only jobs created longer ago")
+	Number(flags, &f.ended, "ended-since", "1s", Longest, "only jobs that ended in this time before now")
+	Number(flags, &f.waited, "waited-longer-than", "1ms", Longest, "only jobs that wait, or waited for their last attempt, longer than this")
 }
 
 func (f *jobFilter) given(flags *pflag.FlagSet) bool {
@@ -81,7 +80,9 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 
 // filter returns what the flags select.
 func (f *jobFilter) filter() httpapi.JobFilter {
-	c := httpapi.JobFilter{Type: f.kind, Newer: contract.Moment{Age: f.newer}, Older: contract.Moment{Age: f.older}}
+	c := f.query
+	c.Newer, c.Older, c.Ended = contract.Moment{Age: f.newer}, contract.Moment{Age: f.older}, contract.Moment{Age: f.ended}
+	c.Waited = f.waited.Milliseconds()
 	if f.status != "" {
 		c.Status = []dispatcherd.Status{f.status}
 	}

@@ -203,7 +203,7 @@ func addWhy(add Add, why *httpapi.Why) {
 		add("run_at", "%s", moment(*why.RunAt, why.ReadAt))
 	}
 	add.Some("failures", When(why.Failures > 0, "%d of at most %d", why.Failures, why.Attempts))
-	add.Some("dispatcher", why.Dispatcher)
+	add.Some("dispatcher", When(why.Dispatcher != 0, "%s", cmp.Or(why.DispatcherName, goneDispatcher)))
 	printDecisions(add, why)
 	if why.Score == nil {
 		return
@@ -251,7 +251,7 @@ func printDecisions(add Add, why *httpapi.Why) {
 	}
 	text := decisionLogTexts[why.DecisionLog]
 	if why.DecisionLog == httpapi.DecisionLogMissing && why.Dispatcher != 0 {
-		text = fmt.Sprintf("dispatcher %d placed it, and only its log says more; %s", why.Dispatcher, keptPlacements)
+		text = "another dispatcher placed it, and only its log says more; " + keptPlacements
 	}
 	add.Some("decision log", text)
 }

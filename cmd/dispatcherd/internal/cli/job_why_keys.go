@@ -56,6 +56,5 @@ func controllerText(k *httpapi.KeyWait, capacity string) string {
 	if k.Controller == nil {
 		return "no dispatcher is the controller, which admits jobs with keys; " + keyHeldText(k, capacity)
 	}
-	return fmt.Sprintf("dispatcher %d (%s) is the controller and knows more; %s", k.Controller.Dispatcher,
-		k.Controller.Name, keyHeldText(k, capacity))
+	return fmt.Sprintf("dispatcher %s is the controller and knows more; %s", k.Controller.Name, keyHeldText(k, capacity))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -94,7 +95,7 @@ func addKey(add Add, k *contract.KeyState) {
 	case !k.Decided:
 		add("next", "unknown: only the controller knows it; ask its API with --api-socket or --api")
 	}
-	add("controller", "%d %s", k.Controller.Dispatcher, k.Controller.Name)
+	add("controller", "%s", k.Controller.Name)
 }
 
 // holderText describes a job that has a permit.
@@ -105,7 +106,7 @@ func holderText(h *contract.KeyHolder, now time.Time) string {
 	}
 	text := fmt.Sprintf("job %d %s, cost %s, fence %d", h.ID, h.Type, cost, h.Fence)
 	if h.Dispatcher != nil {
-		text += fmt.Sprintf(", dispatcher %d", *h.Dispatcher)
+		text += ", dispatcher " + cmp.Or(h.DispatcherName, goneDispatcher)
 	}
 	if h.StartedAt == nil {
 		return text + ", waits for a slot"
