@@ -17,7 +17,8 @@ import (
 type Remote struct {
 	Again     int         // attempts after the first one, without planned failures
 	Adopted   int         // executions that continued at another dispatcher
-	Continued int         // executions that continued in a later session, there or at the same dispatcher
+	Continued int         // executions that continued in a later session, there or at the same dispatcher, or through a partition
+	Apart     []span      // partitions of all workers but the last
 	Moves     int         // sessions at another dispatcher than the one before
 	Drains    []span      // of dispatchers; no connection was cut meanwhile
 	DrainCut  int         // executions that did not end as planned in one of these
@@ -107,6 +108,7 @@ func (s *Scene) partitions(ctx context.Context, lasts []time.Duration) error {
 			}
 		}
 		s.rest(ctx, d)
+		s.remote.Apart = append(s.remote.Apart, span{from: from, to: history.Now()})
 		for _, w := range lost {
 			if err := s.restoreLink(context.WithoutCancel(ctx), w); err != nil {
 				return err
@@ -162,7 +164,9 @@ func (s *Scene) noteRemote(h *history.History) Remote {
 				if slices.ContainsFunc(f.Drains, func(d span) bool { return e.End > d.from && e.End < d.to }) {
 					f.DrainCut++
 				}
-			case slices.ContainsFunc(p.Sessions, func(c history.Session) bool { return c.At > e.Start && c.At < e.End }):
+			case slices.ContainsFunc(p.Sessions, func(c history.Session) bool { return c.At > e.Start && c.At < e.End }),
+				p.Keeper != s.Workers[len(s.Workers)-1].Name &&
+					slices.ContainsFunc(f.Apart, func(a span) bool { return a.from > e.Start && a.to < e.End }):
 				f.Continued++
 			}
 		}
