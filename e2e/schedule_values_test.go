@@ -29,8 +29,8 @@ var long = strings.Repeat("x", 300)
 var invalidSchedules = []invalidSchedule{
 	{"kind=daily", `kind "daily": must be cron, interval, startup or startup-worker`, "kind_is_cron_interval"},
 	{"spec=", `cron expression "": must have 5 fields`, "spec_is_1_to_256_bytes"},
-	{"spec=* * * *", `spec: cron expression "* * * *": must have 5 fields`, ""},
-	{"spec=61 * * * *", `spec: cron expression "61 * * * *", minute "61": must`, ""},
+	{"spec=* * * *", `spec: cron expression "* * * *": must have 5 fields`, "spec_is_a_cron_expression"},
+	{"spec=61 * * * *", `spec: cron expression "61 * * * *", minute "61": must`, "spec_is_a_cron_expression"},
 	{"spec=0 0 31 2 *", `spec: cron expression "0 0 31 2 *", day of month "31": no such day in month "2"`, ""},
 	{"spec=" + long, `spec: cron expression with 300 bytes: must have at most 256`, "spec_is_1_to_256_bytes"},
 	{"kind=interval & spec=@daily & every=10m", `spec "@daily": only a schedule of kind cron has it`, "only_cron_has_spec"},

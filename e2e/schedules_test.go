@@ -58,7 +58,7 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 	w.start(cfg)
 	w.exec(
 		`INSERT INTO dispatcherd.schedules (name, kind, spec, type, overlap)
-			VALUES ('bad', 'cron', '61 * * * *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`,
+			VALUES ('bad', 'cron', '0 0 30 2 *', 'x', 'skip'), ('s', 'cron', '* * * * * *', 'x', 'allow_all')`,
 	)
 	w.awaitTicks("s", "run", 1)
 	var bad contract.Schedule
@@ -66,7 +66,7 @@ func TestEditsOfSchedulesTakeEffectWithoutNotifications(t *testing.T) {
 		var err error
 		bad, err = schedulestore.Schedules{DB: w.db}.Get(t.Context(), "bad")
 		require.NoError(t, err)
-		return strings.Contains(bad.Error, `minute "61"`)
+		return strings.Contains(bad.Error, `no such day in month "2"`)
 	}, func() string { return fmt.Sprintf("the error of the schedule; it is %+v", bad) })
 	w.exec(`UPDATE dispatcherd.schedules SET spec = '* * * * * *' WHERE name = 'bad'`)
 	w.awaitTicks("bad", "run", 1)

@@ -35,6 +35,13 @@ CREATE TABLE dispatcherd.schedules (
     keys          dispatcherd.keys,
     expected_ms   dispatcherd.expected_ms,
     CONSTRAINT only_cron_has_spec CHECK ((kind = 'cron') = (spec IS NOT NULL)),
+    -- The form of a cron expression, with the numbers and names of each field. Only Go can tell that it never matches, as 30 February, or
+    -- that a range decreases; the column error says so then. "<values>" stands for a field: a list of values, ranges and steps.
+    CONSTRAINT spec_is_a_cron_expression CHECK (spec COLLATE "C" ~* replace(replace(
+        '^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|(<[0-5]?\d>\s+)?<[0-5]?\d>\s+<1?\d|2[0-3]>\s+'
+        '<([1-9]|[12]\d|3[01])w?|lw?>\s+<[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec>\s+'
+        '<([0-7]|sun|mon|tue|wed|thu|fri|sat)(#[1-5]|l)?>)\s*$',
+        '<', '((\*|0*('), '>', ')(-\w+)?)(/\d+)?(,(?=\S)|(?=\s|$)))+')),
     CONSTRAINT only_interval_has_every CHECK ((kind = 'interval') = (every IS NOT NULL)),
     CONSTRAINT only_startup_has_once CHECK ((kind = 'startup') = (once IS NOT NULL)),
     CONSTRAINT ends_at_is_after_starts_at CHECK (ends_at > starts_at),

@@ -2,6 +2,7 @@ package schedulestore
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
+	"github.com/dispatcherd/dispatcherd/internal/schedule/cron"
 )
 
 func TestSetCreatesAndChangesSchedules(t *testing.T) {
@@ -82,6 +84,52 @@ func TestDefaultsAreThoseOfTheTable(t *testing.T) {
 	fresh := contract.NewSchedule()
 	fresh.Spec, fresh.Type = "@daily", "pdf"
 	require.Empty(t, schedule.Differences(&inserted, &fresh))
+}
+
+// The table refuses what is no cron expression by its form, and accepts each one that Go accepts.
+func TestTableChecksTheFormOfCronExpressions(t *testing.T) {
+	w := newWorld(t)
+	accepts := func(spec string) bool {
+		_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.schedules (name, spec, type) VALUES ('s', $1, 'x')`, spec)
+		if err != nil {
+			require.ErrorContains(t, err, "spec_is_a_cron_expression", spec)
+			return false
+		}
+		w.exec(`DELETE FROM dispatcherd.schedules`)
+		return true
+	}
+	for _, spec := range []string{
+		"nonsense", "every day", "* * * *", "* * * * * * *", "61 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * FOO *",
+		"* * * * 8", "* * * * MON#6", "1, * * * *", ",1 * * * *", "*/ * * * *", "@dayly", "@daily x", "* * ? * *", "1;2 * * * *", " ",
+		"@every 5m",
+	} {
+		_, err := cron.Parse(spec)
+		require.Error(t, err, spec)
+		require.False(t, accepts(spec), spec)
+	}
+	items := []string{"*", "0", "00", "07", "5", "1-3", "*/2", "10-20/5", "L", "LW", "15W", "lw", "MON", "fri", "MON#1", "5L", "jan",
+		"FEB-APR", "23", "31",
+		"59", "7", "FRI-SUN", "1,2", "*,3", "0-0", "1,15,L", "SUN,MON#2", "60", "x"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	accepted := 0
+	for range 20_000 {
+		fields := make([]string, 5+rng.IntN(2))
+		for i := range fields {
+			fields[i] = items[rng.IntN(len(items))]
+			if rng.IntN(2) == 0 {
+				fields[i] = "*"
+			}
+		}
+		spec := strings.Join(fields, []string{" ", "  ", "\t"}[rng.IntN(3)])
+		if _, err := cron.Parse(spec); err == nil && accepted < 1500 {
+			accepted++
+			require.True(t, accepts(spec), spec)
+		}
+	}
+	require.Greater(t, accepted, 1000)
+	for _, spec := range []string{"@DAILY", " @hourly ", "0 0 30 2 *", "30-10 * * * *"} { // Go refuses the last two
+		require.True(t, accepts(spec), spec)
+	}
 }
 
 func TestTableRejectsInvalidSchedules(t *testing.T) {
