@@ -156,6 +156,22 @@ func (j Jobs) Clock(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
+// NextID takes an id from the sequence. Jobs that are inserted later have larger ones.
+func (j Jobs) NextID(ctx context.Context) (id dispatcherd.JobID, err error) {
+	err = j.DB.QueryRow(ctx, `SELECT nextval('dispatcherd.job_ids')`).Scan(&id)
+	return id, err
+}
+
+// mostIDs bounds the result of InsertedAfter.
+const mostIDs = 1_000_000
+
+// InsertedAfter returns the ids of the jobs that this transaction has inserted with larger ids than first, in the order of the insertion.
+func (j Jobs) InsertedAfter(ctx context.Context, first dispatcherd.JobID) ([]dispatcherd.JobID, error) {
+	rows := j.query(ctx, `SELECT id FROM dispatcherd.jobs_live
+		WHERE id > $1 AND id <= currval('dispatcherd.job_ids') AND xmin = pg_current_xact_id()::xid ORDER BY id LIMIT $2`, first, mostIDs)
+	return pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+}
+
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If
 // the iterator returns an error, nothing is inserted.
 func (j Jobs) InsertMany(ctx context.Context, jobs iter.Seq2[New, error]) (int64, error) {

@@ -31,6 +31,9 @@ type Options struct {
 	Credentials workerproto.Credentials // for TCP
 	// Connections bounds the connections kept open between calls; 0 = 64.
 	Connections int
+	// Warned is called with each warning in the answer to an insertion: why a job that was inserted cannot run now, or never can, for
+	// example because no slot of any dispatcher supports its type. nil = they are ignored.
+	Warned func(warning string)
 }
 
 // Client sends requests to one dispatcher. It is safe for use by many goroutines. On a
@@ -39,6 +42,7 @@ type Options struct {
 type Client struct {
 	base, token string
 	proofs      workerproto.Credentials
+	warned      func(string)
 	http        *http.Client
 	frames      *frameClient // nil with a URL
 }
@@ -68,7 +72,7 @@ func New(o Options) (*Client, error) {
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true, IdleConnTimeout: idleTimeout}
 	c := &Client{
-		base: strings.TrimSuffix(o.URL, "/"), token: o.Token, proofs: o.Credentials, http: &http.Client{Transport: transport},
+		base: strings.TrimSuffix(o.URL, "/"), token: o.Token, proofs: o.Credentials, warned: o.Warned, http: &http.Client{Transport: transport},
 	}
 	var addresses workerproto.Addresses
 	var err error
@@ -205,7 +209,17 @@ func (c *Client) exchange(ctx context.Context, method, path string, body, into a
 		return 0, err
 	}
 	defer func() { _ = res.Body.Close() }() // the body was read
-	return res.StatusCode, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(into)
+	text, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	var answer rest.Warned
+	if c.warned != nil && json.Unmarshal(text, &answer) == nil { // the answer of some calls is no object
+		for _, w := range answer.Warnings {
+			c.warned(w)
+		}
+	}
+	return res.StatusCode, err
 }
 
 func readProblem(res *http.Response) error {

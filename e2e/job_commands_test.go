@@ -53,6 +53,11 @@ func TestJobCommandsNeedNoDatabase(t *testing.T) {
 	require.Equal(t, "0 jobs cancelled\n", h.onAPI("", "job", "cancel", "--type", "excel", "--yes").out)
 }
 
+// noSlot is the warning about a type that no worker supports.
+func noSlot(typ string) string {
+	return fmt.Sprintf("warning: no slot of any dispatcher supports type %q: its jobs wait until a worker supports it\n", typ)
+}
+
 func TestJobInsertNeedsNoDatabase(t *testing.T) {
 	w := newWorld(t)
 	h := w.start(w.config("d"))
@@ -61,20 +66,20 @@ func TestJobInsertNeedsNoDatabase(t *testing.T) {
 	}
 	require.Equal(
 		t,
-		outcome{out: "1\n"},
+		outcome{out: "1\n", err: noSlot("pdf")},
 		insert("", "--type", "pdf", "--priority", "3", "--payload", `{"n": 1}`, "--run-at", "1h", "--max-attempts", "2", "--timeout", "5s"),
 	)
-	require.Equal(t, outcome{out: "2\n"}, insert("", "--type", "excel"))
+	require.Equal(t, outcome{out: "2\n", err: noSlot("excel")}, insert("", "--type", "excel"))
 	require.Equal(
 		t,
-		outcome{out: "3 jobs inserted\n"},
-		insert(strings.Repeat("{\"type\": \"pdf\", \"run_at\": \"2190-01-01T00:00:00Z\"}\n", 3), "-"),
+		outcome{out: "3 jobs inserted\n", err: noSlot("pdf")},
+		insert(strings.Repeat("{\"type\": \"pdf\", \"run_at\": \"2190-01-01T00:00:00Z\"}\n", 3), "--quiet", "-"),
 	)
 	got := insert("{\"type\": \"pdf\"}\nbad\n{\"type\": \"\"}\n", "-")
 	require.Equal(t, exit.Usage, got.code)
 	require.Contains(t, got.err, "line 2: ")
 	require.Contains(t, got.err, "2 bad lines; nothing was inserted")
-	require.Equal(t, "1 job inserted\n", insert("bad\n{\"type\": \"pdf\"}\n", "--skip-bad", "-").out)
+	require.Equal(t, "1 job inserted\n", insert("bad\n{\"type\": \"pdf\"}\n", "--skip-bad", "--quiet", "-").out)
 	var rows string
 	require.NoError(
 		t,

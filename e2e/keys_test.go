@@ -85,7 +85,7 @@ func (w *world) keyWriters(h *host) []keyWriter {
 			return h.onAPI("", "job", "insert", "--type", "pdf", "--keys", k).err
 		}},
 		{"lines of a command", func(_ context.Context, k string) string {
-			return h.onAPI(fmt.Sprintf(`{"type":"pdf","keys":%q}`, k), "job", "insert", "-").err
+			return h.onAPI(fmt.Sprintf(`{"type":"pdf","keys":%q}`, k), "job", "insert", "--quiet", "-").err
 		}},
 		{"HTTP job", func(_ context.Context, k string) string {
 			return post("/v1/jobs", fmt.Sprintf(`{"type":"pdf","keys":%q}`, k))

@@ -54,6 +54,11 @@ func TestInsertedJobHasTheDefaultsOfTheTable(t *testing.T) {
 	}, query(t, s.url, wholeJob))
 }
 
+// noSlot is the warning about a type that no worker supports.
+func noSlot(typ string) string {
+	return fmt.Sprintf("warning: no slot of any dispatcher supports type %q: its jobs wait until a worker supports it\n", typ)
+}
+
 func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 	s := serving(t, "")
 	got := s.ask(t, `{"type":"pdf"}
@@ -62,7 +67,8 @@ func TestAStreamAndSingleInsertsGiveTheSameDefaults(t *testing.T) {
 {"type":"excel","priority":10,"run_at":"2030-01-31T08:00:00Z","max_attempts":1}
 `, "job insert -")
 	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, "3 jobs inserted\n", got.out)
+	require.Equal(t, noSlot("excel")+noSlot("pdf")+"3 jobs inserted\n", got.err)
+	require.Equal(t, strings.Join(query(t, s.url, `SELECT id::text FROM dispatcherd.jobs ORDER BY id`), "\n")+"\n", got.out)
 	require.Equal(t, []string{
 		"pdf 0 {} none none none now",
 		`pdf 0 {"a": 1} none 5 7 now`,
@@ -86,8 +92,9 @@ func TestInvalidLineRejectsTheWholeStream(t *testing.T) {
 
 	got = s.ask(t, "", "job insert --skip-bad -o json", file)
 	require.Equal(t, exit.OK, got.code, got.err)
-	require.Equal(t, "skipping line 2: priority 11 is outside 0..10\nskipping line 3: type is missing\n", got.err)
-	require.JSONEq(t, `{"schema_version": 1, "inserted": {"count": 2, "skipped": 2}}`, got.out)
+	require.Equal(t, "skipping line 2: priority 11 is outside 0..10\nskipping line 3: type is missing\n"+noSlot("pdf"), got.err)
+	ids := strings.Join(query(t, s.url, `SELECT id::text FROM dispatcherd.jobs ORDER BY id`), ", ")
+	require.JSONEq(t, `{"schema_version": 1, "inserted": {"count": 2, "skipped": 2, "ids": [`+ids+`]}}`, got.out)
 	require.Len(t, query(t, s.url, wholeJob), 2)
 }
 
@@ -128,7 +135,7 @@ func TestStreamLargerThanACopyBufferIsInserted(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, "{\"type\":\"pdf\",\"payload\":%d}\n", i)
 	}
-	got := s.ask(t, lines.String(), "job insert -")
+	got := s.ask(t, lines.String(), "job insert --quiet -")
 	require.Equal(t, fmt.Sprintf("%d jobs inserted\n", n), got.out, got.err)
 	require.Equal(t, []string{strconv.Itoa(n * (n - 1) / 2)}, query(t, s.url, `SELECT sum(payload::text::bigint)::text FROM dispatcherd.jobs`))
 }

@@ -113,6 +113,8 @@ type Node struct {
 type InsertedFlow struct {
 	ID    dispatcherd.JobID            `json:"id"`
 	Nodes map[string]dispatcherd.JobID `json:"nodes"` // by name
+
+	Warnings []string `json:"warnings,omitempty"` // why jobs cannot run now, or never can
 }
 
 // CancelledTree is what the cancellation of a batch, flow or job changed.

@@ -1,6 +1,9 @@
 package contract
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Values of Limit.Scope.
 const (
@@ -33,6 +36,18 @@ type Limit struct {
 // NewLimit returns the limit of a key without a row.
 func NewLimit(key string) Limit {
 	return Limit{Key: key, Capacity: new(1), Scope: ClusterScope, OnRetry: PassOnRetry}
+}
+
+// Most is the largest cost that the limit ever admits.
+func (l *Limit) Most() int64 {
+	most := int64(math.MaxInt64)
+	if l.Capacity != nil {
+		most = int64(*l.Capacity)
+	}
+	if l.Rate > 0 {
+		most = min(most, int64(l.Rate))
+	}
+	return most
 }
 
 // KeySummary is a key in a list.

@@ -24,6 +24,9 @@ type JobColumns struct {
 	Traceparent *string `json:"traceparent,omitempty"`
 }
 
+// Needs is what a job needs to run.
+type Needs struct{ Type, Keys string }
+
 // NewJob is a job that will be inserted, as one line of JSON describes it. An absent member gets the default of the table.
 type NewJob struct {
 	JobColumns

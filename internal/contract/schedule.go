@@ -137,6 +137,8 @@ type Schedule struct {
 	CreatedAt time.Time  `json:"created_at"`
 	Handled   *time.Time `json:"handled,omitempty"` // of a cron schedule: all occasions up to then are handled
 	ReadAt    time.Time  `json:"read_at,omitzero"`  // when the schedule was read, by the clock of Postgres
+	// read only: in the answer to a change, why jobs cannot run now, or never can
+	Warnings []string `json:"warnings,omitempty" db:"-"`
 }
 
 // After returns the instant after which the next occasion of a cron schedule is: when it was read, or the high-water

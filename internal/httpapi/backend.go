@@ -23,24 +23,24 @@ type Backend interface {
 
 // Jobs inserts, reads and changes jobs of the table.
 type Jobs interface {
-	// Insert adds one job, described by a JSON object as in docs/reference/api.md, unless another job has its unique key. id is that of the
-	// job with this key. It returns the error of permit for its type, or for that of the callback of the batch.
-	Insert(ctx context.Context, object []byte, permit func(typ string) error) (id dispatcherd.JobID, inserted bool, err error)
+	// Insert adds one job, described by a JSON object as in docs/reference/api.md, unless another job has its unique key.
+	// It returns the error of permit for its type, or for that of the callback of the batch.
+	Insert(ctx context.Context, object []byte, permit func(typ string) error) (Inserted, error)
 	// InsertBatch adds a sealed batch of jobs, one for each payload, and returns its id. The timeout of f is the limit
 	// of an attempt; nil = that of the type.
 	InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error)
 	// InsertLines adds a stream of such objects, one per line, in one transaction. It calls
 	// bad for every bad line. If strict, one bad line means that nothing is inserted and the
-	// count is 0. It returns ErrTooManyUploads if too many streams are being inserted
+	// count is 0. ids asks for the ids of the jobs. It returns ErrTooManyUploads if too many streams are being inserted
 	// already. If permit returns an error for a type, nothing is inserted and InsertLines
 	// returns that error.
 	InsertLines(
 		ctx context.Context,
 		lines io.Reader,
 		permit func(typ string) error,
-		strict bool,
+		strict, ids bool,
 		bad func(line int, reason error),
-	) (int64, error)
+	) (Uploaded, error)
 	// Job reads one job. It returns ErrNotFound if there is none.
 	Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error)
 	// Cancel cancels a pending job and returns Cancelled, or asks the worker of a running

@@ -155,8 +155,8 @@ func (f *fake) InsertBatch(_ context.Context, d *ondemand.FanOut, payloads []jso
 func (*fake) Rank(dispatcherd.JobID) (ondemand.Rank, bool) {
 	return ondemand.Rank{OfType: 2, Waiting: 5}, true
 }
-func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
-	return 17, !bytes.Contains(job, []byte(`"taken"`)), nil
+func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (Inserted, error) {
+	return Inserted{ID: 17, Existing: bytes.Contains(job, []byte(`"taken"`))}, nil
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 
@@ -185,12 +185,12 @@ func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Sta
 	return dispatcherd.Running, nil
 }
 
-func (*fake) InsertLines(_ context.Context, lines io.Reader, _ func(string) error, _ bool, bad func(int, error)) (int64, error) {
+func (*fake) InsertLines(_ context.Context, lines io.Reader, _ func(string) error, _, _ bool, bad func(int, error)) (Uploaded, error) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
-		return 0, &ondemand.InvalidError{Reason: err}
+		return Uploaded{}, &ondemand.InvalidError{Reason: err}
 	}
 	bad(2, ErrNotFound)
-	return 1, nil
+	return Uploaded{Inserted: 1}, nil
 }
 
 func (*fake) Job(_ context.Context, id dispatcherd.JobID) (contract.Job, error) {

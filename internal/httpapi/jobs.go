@@ -26,15 +26,21 @@ const maxProblems = 100
 
 // Inserted answers a single insert.
 type Inserted struct {
+	rest.Warned
+
 	ID       dispatcherd.JobID `json:"id"`
 	Existing bool              `json:"existing,omitempty"` // nothing was inserted: the job with this id has the unique key
 }
 
 // Uploaded answers a stream of jobs.
 type Uploaded struct {
+	rest.Warned
+
 	Inserted int64          `json:"inserted"`
 	Bad      int            `json:"bad"`                // lines that were left out
 	Problems []rest.Problem `json:"problems,omitempty"` // one for each of the first 100 bad lines
+	// With the parameter ids: of the first 1,000,000 jobs, in the order of the lines.
+	IDs []dispatcherd.JobID `json:"ids,omitempty"`
 }
 
 // postJobs inserts one job, or a stream of jobs with one job per line.
@@ -51,7 +57,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 	case wrong != nil:
 		return wrong
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
-		return h.uploadJobs(w, r, q.OnError == "abort")
+		return h.uploadJobs(w, r, &q)
 	case !isJSON(r):
 		endBody(w, r, false)
 		return rest.UnsupportedMedia.Of("send application/json for one job, application/x-ndjson for many")
@@ -64,19 +70,19 @@ func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 		return err
 	}
 	defer held.Drop()
-	id, inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).Permit)
+	inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).Permit)
 	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
 		return rest.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", rest.JobPath(id))
-	status := http.StatusOK
-	if inserted {
-		status = http.StatusCreated
+	w.Header().Set("Location", rest.JobPath(inserted.ID))
+	status := http.StatusCreated
+	if inserted.Existing {
+		status = http.StatusOK
 	}
-	rest.Send(w, status, Inserted{ID: id, Existing: !inserted})
+	rest.Send(w, status, inserted)
 	return nil
 }
 
@@ -95,15 +101,15 @@ func areMany(body []byte) bool {
 }
 
 // uploadJobs copies a stream of jobs into the table, in one transaction.
-func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool) error {
-	control := http.NewResponseController(w)
+func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, q *insertion) error {
+	strict, control := q.OnError == "abort", http.NewResponseController(w)
 	body := &patientBody{
 		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,
 		until: time.Now().Add(h.longestUpload),
 	}
 	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; extendWrite sets the deadline again for the response
 	var report Uploaded
-	n, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).Permit, strict, func(line int, reason error) {
+	done, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).Permit, strict, q.IDs, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
 			p := rest.InvalidJob.Of(reason.Error())
 			p.Line = line
@@ -129,8 +135,8 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, strict bool
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}
-	report.Inserted = n
-	rest.Send(w, http.StatusCreated, report)
+	done.Bad, done.Problems = report.Bad, report.Problems
+	rest.Send(w, http.StatusCreated, done)
 	return nil
 }
 

@@ -11,16 +11,14 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/dispatcherd/dispatcherd"
 )
 
 // rejectingInserts is a dispatcher that accepts no job.
 type rejectingInserts struct{ *fake }
 
 // Insert implements Jobs.
-func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (dispatcherd.JobID, bool, error) {
-	return 0, false, &ondemand.InvalidError{Reason: errors.New("it is none")}
+func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (Inserted, error) {
+	return Inserted{}, &ondemand.InvalidError{Reason: errors.New("it is none")}
 }
 
 // Several jobs without the media type of lines are rejected with their number.

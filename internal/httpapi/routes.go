@@ -102,6 +102,7 @@ type keptRequest struct {
 // insertion says how to insert jobs.
 type insertion struct {
 	OnError string `param:"on_error" enum:"abort,skip" default:"abort"` // What a bad line of a stream means.
+	IDs     bool   `param:"ids"`                                        // Answer a stream with the ids of its jobs.
 	Trace   string `header:"Traceparent"`                               // W3C trace context of jobs without one; an invalid one is ignored.
 }
 

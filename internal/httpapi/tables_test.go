@@ -35,8 +35,9 @@ func (f *fake) Routes() []rest.Route {
 		return nil
 	}
 	book := func(context.Context, func(*permits.Book)) bool { return false }
-	return slices.Concat(schedulestore.Schedules{DB: f.db}.Calls(), limitstore.API{DB: f.db, Book: book}.Calls(), f.controls().Calls(),
-		flowstore.API{DB: f.db, Notify: func() {}, Settle: func(context.Context, dispatcherd.JobID) {}}.Calls())
+	warn := func(context.Context, ...contract.Needs) []string { return []string{"it waits"} }
+	return slices.Concat(schedulestore.Schedules{DB: f.db}.Calls(warn), limitstore.API{DB: f.db, Book: book}.Calls(), f.controls().Calls(),
+		flowstore.API{DB: f.db, Warn: warn, Notify: func() {}, Settle: func(context.Context, dispatcherd.JobID) {}}.Calls())
 }
 
 // controls are the calls of pauses and drains, without workers.

@@ -276,39 +276,41 @@ func (b *Backend) Rank(id dispatcherd.JobID) (rank ondemand.Rank, ok bool) {
 }
 
 // Insert implements httpapi.Backend.
-func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (id dispatcherd.JobID, inserted bool, err error) {
+func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string) error) (done httpapi.Inserted, err error) {
 	var job contract.NewJob
+	inserted := true
 	quota.Parse(quota.UserOf(ctx), len(object), func() { job, err = parseJob(object) })
 	if err != nil {
-		return 0, false, &ondemand.InvalidError{Reason: err}
+		return done, &ondemand.InvalidError{Reason: err}
 	}
 	if err := permit(job.Type); err != nil {
-		return 0, false, err
+		return done, err
 	}
 	job.Traceparent = cmp.Or(job.Traceparent, rest.TraceparentOf(ctx))
 	if job.RunIn != nil {
 		now, err := within(ctx, b.jobs().Clock)
 		if err != nil {
-			return 0, false, err
+			return done, err
 		}
 		job.RunAt = new(now.Add(time.Duration(*job.RunIn)))
 	}
 	switch {
 	case job.UniqueKey != nil && job.Parent == nil: // a member of a batch is refused instead if another job has its key
-		id, inserted, err = b.insertUnique(ctx, &job)
+		done.ID, inserted, err = b.insertUnique(ctx, &job)
 	case job.Parent != nil:
 		if err := b.permitParent(ctx, *job.Parent, permit); err != nil {
-			return 0, false, err
+			return done, err
 		}
 		fallthrough
 	default:
-		inserted = true
-		id, err = about(ctx, b.jobs().Insert, rowOf(&job))
+		done.ID, err = about(ctx, b.jobs().Insert, rowOf(&job))
 	}
 	if err == nil {
 		b.Loop.Notify()
+		done.Existing = !inserted
+		done.Warnings = b.warnings(ctx, contract.Needs{Type: job.Type, Keys: given(job.Keys)})
 	}
-	return id, inserted, err
+	return done, err
 }
 
 // Job implements httpapi.Backend.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hbollon/go-edlib"
 
@@ -21,12 +22,12 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 	distances := map[string]int{}
 	for _, t := range b.known() {
 		if t.Capacity > 0 {
-			distances[t.Type] = edlib.OSADamerauLevenshteinDistance(typ, t.Type)
+			distances[t.Type] = distance(typ, t.Type)
 		}
 	}
 	for name, slots := range others { // order-free: sorted below
 		if slots > 0 {
-			distances[name] = edlib.OSADamerauLevenshteinDistance(typ, name)
+			distances[name] = distance(typ, name)
 		}
 	}
 	names = slices.SortedFunc(maps.Keys(distances), func(x, y string) int {
@@ -38,4 +39,9 @@ func (b *Backend) offered(typ string) (names []string, similar string) {
 		slices.Sort(names)
 	}
 	return names[:min(len(names), offeredTypes)], similar
+}
+
+// distance is the number of characters that differ, without their case.
+func distance(a, b string) int {
+	return edlib.OSADamerauLevenshteinDistance(strings.ToLower(a), strings.ToLower(b))
 }

@@ -25,10 +25,10 @@ import (
 // Routes implements httpapi.Backend: the calls of schedules, limits and flows.
 func (b *Backend) Routes() []rest.Route {
 	routes := slices.Concat(
-		schedulestore.Schedules{DB: b.Pool}.Calls(),
+		schedulestore.Schedules{DB: b.Pool}.Calls(b.warnings),
 		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
 		operation.API{DB: b.Pool, Session: b.session, Workers: b.cluster, Doubt: b.doubt}.Calls(),
-		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle}.Calls(),
+		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle, Warn: b.warnings}.Calls(),
 	)
 	for i := range routes {
 		handle := routes[i].Handle

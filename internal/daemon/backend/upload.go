@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -27,12 +30,12 @@ func (b *Backend) InsertLines(
 	ctx context.Context,
 	body io.Reader,
 	permit func(string) error,
-	strict bool,
+	strict, ids bool,
 	bad func(int, error),
-) (count int64, err error) {
+) (done httpapi.Uploaded, err error) {
 	leave, err := b.beginUpload(ctx)
 	if err != nil {
-		return 0, err
+		return done, err
 	}
 	defer leave()
 	permitParent := func(id dispatcherd.JobID) error { return b.permitParent(ctx, id, permit) }
@@ -40,21 +43,31 @@ func (b *Backend) InsertLines(
 	lines.user, lines.trace = quota.UserOf(ctx), rest.TraceparentOf(ctx)
 	upload := &upload{permit: permit, permitParent: permitParent, lines: lines, strict: strict, report: bad}
 	err = pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
-		count, err = claim.Jobs{DB: tx}.InsertMany(ctx, upload.jobs)
+		jobs, first := claim.Jobs{DB: tx}, dispatcherd.JobID(0)
+		if ids {
+			first, err = jobs.NextID(ctx)
+		}
+		if err == nil {
+			done.Inserted, err = jobs.InsertMany(ctx, upload.jobs)
+		}
+		if err == nil && ids {
+			done.IDs, err = jobs.InsertedAfter(ctx, first)
+		}
 		return err
 	})
 	switch {
 	case upload.denied != nil:
-		return 0, upload.denied
+		return httpapi.Uploaded{}, upload.denied
 	case upload.bad:
-		return 0, nil
+		return httpapi.Uploaded{}, nil
 	case upload.broken != nil:
-		return 0, brokenUpload(upload.broken)
+		return httpapi.Uploaded{}, brokenUpload(upload.broken)
 	case err != nil:
-		return 0, upload.refused(err)
+		return httpapi.Uploaded{}, upload.refused(err)
 	}
 	b.Loop.Notify()
-	return count, nil
+	done.Warnings = b.warnings(ctx, slices.Collect(maps.Keys(upload.needs))...) // order-free: they are sorted
+	return done, nil
 }
 
 // beginUpload waits until an upload may begin. Each upload holds a connection while its
@@ -103,9 +116,14 @@ type upload struct {
 	denied error // of permit
 	broken error // the stream could not be read
 
+	needs map[contract.Needs]bool // of the jobs, the first ones
+
 	count int   // jobs so far
 	gaps  []int // the first lines that contain no job, by number
 }
+
+// mostNeeds bounds the different types and keys of a stream about which there may be warnings.
+const mostNeeds = 1000
 
 // maxGaps bounds the memory for gaps.
 const maxGaps = 100_000
@@ -154,6 +172,7 @@ func (u *upload) refused(err error) error {
 }
 
 func (u *upload) jobs(yield func(claim.New, error) bool) {
+	u.needs = map[contract.Needs]bool{}
 	for {
 		err := u.lines.next()
 		var line *lineError
@@ -170,6 +189,9 @@ func (u *upload) jobs(yield func(claim.New, error) bool) {
 		case err == nil && u.bad:
 		case err == nil:
 			u.counted()
+			if len(u.needs) < mostNeeds {
+				u.needs[contract.Needs{Type: u.lines.job.Type, Keys: given(u.lines.job.Keys)}] = true
+			}
 			if !yield(rowOf(&u.lines.job), nil) {
 				return
 			}

@@ -34,9 +34,9 @@ func (l *linesOnly) InsertLines(
 	_ context.Context,
 	body io.Reader,
 	permit func(string) error,
-	strict bool,
+	strict, _ bool,
 	bad func(int, error),
-) (int64, error) {
+) (httpapi.Uploaded, error) {
 	u := &upload{permit: permit, lines: newLineReader(body, l.longest), strict: strict, report: bad}
 	u.jobs(func(n claim.New, err error) bool {
 		if err == nil {
@@ -47,12 +47,12 @@ func (l *linesOnly) InsertLines(
 	switch {
 	case u.bad:
 		l.kept = nil
-		return 0, nil
+		return httpapi.Uploaded{}, nil
 	case u.broken != nil:
 		l.kept = nil
-		return 0, brokenUpload(u.broken)
+		return httpapi.Uploaded{}, brokenUpload(u.broken)
 	}
-	return int64(len(l.kept)), nil
+	return httpapi.Uploaded{Inserted: int64(len(l.kept))}, nil
 }
 
 // FuzzUpload checks for any upload: each line that is not empty is either inserted or

@@ -16,8 +16,9 @@ import (
 // API provides the HTTP calls of batches and flows.
 type API struct {
 	DB     joins.DB
-	Notify func()                                   // is called when jobs may run that did not exist, or had ended
-	Settle func(context.Context, dispatcherd.JobID) // does what messages to a batch or flow ask for; see Service
+	Warn   func(context.Context, ...contract.Needs) []string // says why jobs cannot run
+	Notify func()                                            // is called when jobs may run that did not exist, or had ended
+	Settle func(context.Context, dispatcherd.JobID)          // does what messages to a batch or flow ask for; see Service
 }
 
 // Calls returns the calls. Most need the right to use the types of the callback and of the nodes. A cancellation and a retry
@@ -90,13 +91,22 @@ func (a API) whole(r *rest.Request, q *ID) error {
 
 // Opened answers the opening of a batch.
 type Opened struct {
+	rest.Warned
+
 	ID dispatcherd.JobID `json:"id"`
 }
 
 // jobObject is what permissions need to know of a job.
 type jobObject struct {
 	Type  string            `json:"type"`
+	Keys  any               `json:"keys"`
 	After []json.RawMessage `json:"after"`
+}
+
+// needs returns what the job needs. Postgres checks the keys.
+func (j *jobObject) needs() contract.Needs {
+	keys, _ := j.Keys.(string)
+	return contract.Needs{Type: j.Type, Keys: keys}
 }
 
 // jobOf reads a job. Of repeated members, jsonb, too, keeps the last one, and Postgres refuses names in other letters.
@@ -124,12 +134,12 @@ func (a API) open(r *rest.Request, _ *struct{}) (o Opened, err error) {
 			return o, rest.InvalidRequest.Of(`name "": must have 1 to 128 bytes, or be left out`)
 		}
 	}
+	var job jobObject
 	var types []string
 	if b.Parent != 0 && r.Permitted() != nil {
 		types, err = a.joins(r).Types(r.Context(), []int64{int64(b.Parent)})
 	}
 	if err == nil && b.Callback != nil {
-		var job jobObject
 		job, err = jobOf("the callback", b.Callback)
 		types = append(types, job.Type)
 	}
@@ -141,6 +151,9 @@ func (a API) open(r *rest.Request, _ *struct{}) (o Opened, err error) {
 	}
 	if err == nil {
 		r.Created(fmt.Sprintf("/v1/batches/%d", o.ID))
+		if b.Callback != nil {
+			o.Warnings = a.Warn(r.Context(), job.needs())
+		}
 	}
 	return o, err
 }
@@ -196,15 +209,15 @@ func (a API) flow(r *rest.Request, q *ID) (f contract.Flow, err error) {
 
 func (a API) insert(r *rest.Request, _ *struct{}) (f contract.InsertedFlow, err error) {
 	var document []byte
-	var types []string
+	var jobs []contract.Needs
 	var ids []int64
 	err = r.Read(func(text []byte) (err error) {
 		document = text
-		types, ids, err = usedBy(text)
+		jobs, ids, err = usedBy(text)
 		return err
 	})
 	if err == nil {
-		err = a.permitUsed(r, types, ids)
+		err = a.permitUsed(r, jobs, ids)
 	}
 	if err == nil {
 		f, err = a.joins(r).InsertFlow(r.Context(), document)
@@ -214,11 +227,12 @@ func (a API) insert(r *rest.Request, _ *struct{}) (f contract.InsertedFlow, err 
 	}
 	a.Notify()
 	r.Created(fmt.Sprintf("/v1/flows/%d", f.ID))
+	f.Warnings = a.Warn(r.Context(), jobs...)
 	return f, nil
 }
 
-// usedBy returns the types of the nodes and of the callback of a document, and the existing jobs whose results nodes may take.
-func usedBy(document []byte) (types []string, ids []int64, err error) {
+// usedBy returns what the nodes and the callback of a document need, and the existing jobs whose results nodes may take.
+func usedBy(document []byte) (jobs []contract.Needs, ids []int64, err error) {
 	var flow struct {
 		Callback json.RawMessage   `json:"callback"`
 		Nodes    []json.RawMessage `json:"nodes"`
@@ -233,14 +247,14 @@ func usedBy(document []byte) (types []string, ids []int64, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		types = append(types, j.Type)
+		jobs = append(jobs, j.needs())
 	}
 	for i, node := range flow.Nodes {
 		j, err := jobOf(fmt.Sprintf("node %d of the document", i+1), node)
 		if err != nil {
 			return nil, nil, err
 		}
-		types = append(types, j.Type)
+		jobs = append(jobs, j.needs())
 		for _, after := range j.After {
 			if len(after) > 0 && after[0] == '"' { // the name of a node
 				continue
@@ -254,11 +268,15 @@ func usedBy(document []byte) (types []string, ids []int64, err error) {
 			ids = append(ids, id)
 		}
 	}
-	return types, ids, nil
+	return jobs, ids, nil
 }
 
 // permitUsed returns a problem if the caller may not use types, and those of existing jobs.
-func (a API) permitUsed(r *rest.Request, types []string, ids []int64) error {
+func (a API) permitUsed(r *rest.Request, jobs []contract.Needs, ids []int64) error {
+	types := make([]string, 0, len(jobs))
+	for i := range jobs {
+		types = append(types, jobs[i].Type)
+	}
 	if len(ids) > 0 && r.Permitted() != nil {
 		others, err := a.joins(r).Types(r.Context(), ids)
 		if err != nil {

@@ -55,6 +55,11 @@ func NewRequest(w http.ResponseWriter, r *http.Request, c Caller) *Request {
 	return &Request{Request: r, Caller: c, w: w, status: http.StatusOK, release: func() {}}
 }
 
+// Warned is a part of the answers to insertions.
+type Warned struct {
+	Warnings []string `json:"warnings,omitempty"` // why jobs that were inserted cannot run now, or never can
+}
+
 // SetStatus sets the status of the answer of [On]; without it, the status is 200.
 func (r *Request) SetStatus(status int) { r.status = status }
 

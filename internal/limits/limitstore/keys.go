@@ -66,8 +66,8 @@ const limitsOfSQL = `SELECT i.key AS applies_to, ` + columns + ` FROM unnest($1:
 	ORDER BY o.key = i.key DESC, length(o.key) DESC LIMIT 1
 ) l`
 
-// limitsOf returns the limits that apply to keys.
-func (k Keys) limitsOf(ctx context.Context, keys []string) (map[string]contract.Limit, error) {
+// Limits returns the limits that apply to keys.
+func (k Keys) Limits(ctx context.Context, keys []string) (map[string]contract.Limit, error) {
 	type limit struct {
 		AppliesTo string
 		contract.Limit
@@ -168,7 +168,7 @@ func (k Keys) page(ctx context.Context, list []contract.KeySummary, limit int) (
 	for i := range list {
 		names[i] = list[i].Key
 	}
-	applies, err := k.limitsOf(ctx, names)
+	applies, err := k.Limits(ctx, names)
 	for i, name := range names {
 		list[i].Limit, list[i].Default = applies[name], applies[name].Version == 0
 	}
@@ -194,7 +194,7 @@ func (k Keys) Held(ctx context.Context, keys []string) ([]contract.KeyState, err
 	if err != nil {
 		return nil, err
 	}
-	applies, err := k.limitsOf(ctx, keys)
+	applies, err := k.Limits(ctx, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestLimitOfTheLongestPrefixApplies(t *testing.T) {
 	ctx := t.Context()
 	k := Keys{DB: conn}
 	of := func(key string) string {
-		applies, err := k.limitsOf(ctx, []string{key})
+		applies, err := k.Limits(ctx, []string{key})
 		require.NoError(t, err)
 		return applies[key].Key
 	}

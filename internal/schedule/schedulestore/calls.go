@@ -15,13 +15,20 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
-// Calls returns the HTTP calls of schedules.
-func (s Schedules) Calls() []rest.Route {
+// Calls returns the HTTP calls of schedules. warn says why jobs cannot run.
+func (s Schedules) Calls(warn func(context.Context, ...contract.Needs) []string) []rest.Route {
 	const one = "/v1/schedules/{name}"
 	return []rest.Route{
 		rest.On("list-schedules", "GET /v1/schedules", "List the schedules by name, without their payloads", s.page),
 		rest.On("get-schedule", "GET "+one, "Read a schedule", s.get).Revealing(),
-		rest.On("set-schedule", "PUT "+one, "Create a schedule, or replace its columns", s.put).Takes(contract.Schedule{}).
+		rest.On("set-schedule", "PUT "+one, "Create a schedule, or replace its columns",
+			func(r *rest.Request, n *Name) (contract.Schedule, error) {
+				v, err := s.put(r, n)
+				if err == nil {
+					v.Warnings = warn(r.Context(), contract.Needs{Type: v.Type, Keys: v.Keys})
+				}
+				return v, err
+			}).Takes(contract.Schedule{}).
 			Answered(http.StatusOK, "It was changed.").Answered(http.StatusCreated, "It was created.").Fails(rest.Conflict),
 		rest.On("remove-schedule", "DELETE "+one, "Delete a schedule; its runs end normally", s.delete).Fails(rest.Conflict),
 		rest.On("pause-schedule", "POST "+one+"/pause", "Pause a schedule", s.operation(s.Pause)),

@@ -48,6 +48,7 @@ func (a *Invocation) OverAPI(do func() error) error {
 	case a.origins["api-token"] == "flag --api-token": // one of the environment or the file may serve other commands
 		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
 	}
+	options.Warned = a.warn
 	c, err := client.New(options)
 	if err != nil {
 		return exit.Usagef("%s: %w", flag, err)
@@ -56,6 +57,9 @@ func (a *Invocation) OverAPI(do func() error) error {
 	a.client = c
 	return a.Explain(do())
 }
+
+// warn reports a warning in the answer to an insertion.
+func (a *Invocation) warn(text string) { a.Say("warning: %s", text) }
 
 // IsMissing reports whether a dispatcher says that it has no such object.
 func IsMissing(err error) bool {

@@ -145,7 +145,7 @@ func (c configFile) checkKeys(known []string) error {
 func Nearest(name string, known []string) string {
 	best, fewest := "", min(3, (len(name)+1)/2)
 	for _, k := range known {
-		if d := edlib.OSADamerauLevenshteinDistance(name, k); d < fewest {
+		if d := edlib.OSADamerauLevenshteinDistance(strings.ToLower(name), strings.ToLower(k)); d < fewest {
 			best, fewest = k, d
 		}
 	}

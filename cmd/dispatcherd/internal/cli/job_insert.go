@@ -19,8 +19,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
-const jobInsertLong = `Inserts one job described by flags and prints its id, or a stream of jobs, one JSON object per line,
-from a file or standard input ("-"):
+const jobInsertLong = `Inserts one job described by flags, or a stream of jobs, one JSON object per line, from a file or standard
+input ("-"), and prints the ids:
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
@@ -30,7 +30,7 @@ A unique_key that another job has rejects the whole stream in any case.
 If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
 
 func (a *Invocation) jobInsertCommand() *cobra.Command {
-	var skipBad bool
+	var skipBad, quiet bool
 	job := pflag.NewFlagSet("", pflag.ContinueOnError) // flags that describe a single job
 	cmd := &cobra.Command{
 		Use:   "insert [FILE | -]",
@@ -51,7 +51,7 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.insertStream(cmd.Context(), args[0], skipBad)
+			return a.insertStream(cmd.Context(), args[0], skipBad, quiet)
 		},
 	}
 	job.SortFlags = false
@@ -71,6 +71,7 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 	job.String("traceparent", "", "W3C trace context, for the worker")
 	flags := cmd.Flags()
 	flags.AddFlagSet(job)
+	flags.BoolVar(&quiet, "quiet", false, "print the number of the jobs of a stream instead of their ids")
 	flags.BoolVar(&skipBad, "skip-bad", false, "skip bad lines of a stream instead of inserting nothing")
 	_ = cmd.RegisterFlagCompletionFunc("type", a.completeTypes()) // fails for an unknown flag only
 	return cmd
@@ -171,15 +172,15 @@ func parseWhen(s string) (member string, value any, err error) {
 const maxPayload = 16 << 20
 
 // insertStream inserts a stream of jobs in one transaction.
-func (a *Invocation) insertStream(ctx context.Context, name string, skipBad bool) error {
+func (a *Invocation) insertStream(ctx context.Context, name string, skipBad, quiet bool) error {
 	in, err := a.OpenFile(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }() // it is only read
-	path, prefix := "/v1/jobs", ""
+	path, prefix := fmt.Sprintf("/v1/jobs?ids=%t", !quiet), ""
 	if skipBad {
-		path, prefix = path+"?on_error=skip", "skipping "
+		path, prefix = path+"&on_error=skip", "skipping "
 	}
 	var uploaded httpapi.Uploaded
 	answer, err := a.Do(ctx, http.MethodPost, path, http.Header{"Content-Type": {"application/x-ndjson"}}, in)
@@ -201,6 +202,18 @@ func (a *Invocation) insertStream(ctx context.Context, name string, skipBad bool
 	case uploaded.Bad > 0 && !a.JSON():
 		a.Say("%s skipped", bad)
 	}
-	count := uploaded.Inserted
-	return a.PrintLine("inserted", map[string]any{"count": count, "skipped": uploaded.Bad}, Counted(count, "job")+" inserted")
+	for _, w := range uploaded.Warnings {
+		a.warn(w)
+	}
+	count, text := uploaded.Inserted, Counted(uploaded.Inserted, "job")+" inserted"
+	value := map[string]any{"count": count, "skipped": uploaded.Bad}
+	if quiet || count == 0 {
+		return a.PrintLine("inserted", value, text)
+	}
+	if value["ids"] = uploaded.IDs; a.JSON() {
+		return a.PrintJSON("inserted", value)
+	}
+	a.Say("%s", text)
+	_, err = fmt.Fprintln(a.Out, strings.Trim(strings.ReplaceAll(fmt.Sprint(uploaded.IDs), " ", "\n"), "[]"))
+	return err
 }
