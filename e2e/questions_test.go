@@ -19,7 +19,7 @@ import (
 func TestTenFirstQuestionsAreAnswered(t *testing.T) {
 	answers := []string{
 		`(?m)^pdf +.*\b2\b`, `(?m)^pdf `, `(?m)pending.*pdf|pdf.*pending`, `CapacityBusy`, `run_at|created`,
-		`(?m)busy.* 1$|busy`, `gate was shut`, `callee`, `(?m)^\d+ +d +running`, `worker-socket|worker_socket`,
+		`(?m)busy.* 1$|busy`, `gate was shut`, `callee`, `(?m)^d \* +running`, `worker-socket|worker_socket`,
 	}
 	page, err := os.ReadFile("../docs/how-to/operations.md")
 	require.NoError(t, err)
