@@ -25,7 +25,7 @@ func (ref *reference) isPaused(j *referenceJob) bool {
 // randomControls pauses some types and drains some workers, and ends all earlier pauses and drains. Some pauses have an end, before which
 // no later step of the history begins.
 func (h *history) randomControls() Event {
-	ev := Controlled{Version: int64(h.core.controls.Version + 1), Clock: time.UnixMicro(h.table.now)}
+	ev := Controlled{Version: h.core.controls.Version + 1, Clock: time.UnixMicro(h.table.now)}
 	ref := h.reference
 	ref.paused, ref.drained = map[string]*contract.Pause{}, map[dispatcherd.SessionID]bool{}
 	for _, typ := range referenceTypes {

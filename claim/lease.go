@@ -41,8 +41,9 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
 // this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
 // and $7 are the silent dispatchers and their last heartbeats. $8 and $9 are the controls that
-// it follows and its drained workers. A dispatcher that has sent another heartbeat meanwhile is not lost. A lease that was handed over is not renewed:
-// a heartbeat that arrives after the hand-over would publish slots that no longer exist.
+// it follows and its drained workers. A dispatcher that has sent another heartbeat meanwhile is
+// not lost. A lease that was handed over is not renewed: a heartbeat that arrives after
+// the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
 // alive. The lock on the role does not wait for a statement of the former controller: because of SKIP LOCKED, a later heartbeat

@@ -434,7 +434,8 @@ WITH me AS MATERIALIZED (
 ), taken AS (
 UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
-RETURNING id::bigint, attempt::int, coalesce(max_attempts::int, 0) AS max_attempts, coalesce(backoff, '') AS backoff, failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
+RETURNING id::bigint, attempt::int, coalesce(max_attempts::int, 0) AS max_attempts, coalesce(backoff, '') AS backoff,
+	failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
 	type::text, priority::int, (extract(epoch FROM run_at) * 1000000)::bigint AS due,
 	greatest((extract(epoch FROM now() - started_at) * 1000)::bigint, 0) AS ran, coalesce(fence, 0) AS fence,
 		coalesce(expected_ms, 0) AS expected

@@ -70,8 +70,9 @@ func TestJobsAreInsertedInEveryWay(t *testing.T) {
 		AND traceparent LIKE '00-0af%' AND run_at = to_timestamp(1700000000)`).Scan(&count),
 	)
 	require.Equal(t, 4, count)
-	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}' AND max_attempts IS NULL AND backoff IS NULL
-		AND timeout_ms IS NULL AND expected_ms IS NULL AND traceparent IS NULL AND run_at <= now()`).Scan(&count))
+	require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM dispatcherd.jobs WHERE type = 'plain' AND payload = '{}'
+		AND max_attempts IS NULL AND backoff IS NULL AND timeout_ms IS NULL AND expected_ms IS NULL
+		AND traceparent IS NULL AND run_at <= now()`).Scan(&count))
 	require.Equal(t, 1, count)
 }
 

@@ -35,7 +35,8 @@ func schemaText(t testing.TB) string {
 func created(t testing.TB, text, kind string) []string {
 	t.Helper()
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^CREATE (?:UNIQUE |UNLOGGED )?`+kind+` (?:dispatcherd\.)?(\w+)`).FindAllStringSubmatch(text, -1) {
+	pattern := regexp.MustCompile(`(?m)^CREATE (?:UNIQUE |UNLOGGED )?` + kind + ` (?:dispatcherd\.)?(\w+)`)
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
 	}
 	slices.Sort(names)

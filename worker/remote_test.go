@@ -44,8 +44,7 @@ func remoteWorker(addresses ...string) (w *Worker, started chan bool, finish cha
 
 // idleWorker returns such a worker for a test that sends it no job.
 func idleWorker(addresses ...string) *Worker {
-	w, started, finish, ended := remoteWorker(addresses...)
-	_, _, _ = started, finish, ended
+	w, _, _, _ := remoteWorker(addresses...) //nolint:dogsled // the channels of a job that does not come
 	return w
 }
 

@@ -100,11 +100,12 @@ func TestEveryNumberAndDurationHasBothBounds(t *testing.T) {
 		}
 		require.NoError(t, tryFlag(t, path, "--"+f.Name+"="+most), "%s --%s", path, f.Name)
 		beyond := most + "0"
-		if f.Value.Type() == "duration" {
+		switch {
+		case f.Value.Type() == "duration":
 			beyond = "1000000h"
-		} else if f.Value.Type() == "size" {
+		case f.Value.Type() == "size":
 			beyond = "1" + most
-		} else if most == "-1" {
+		case most == "-1":
 			beyond = "0"
 		}
 		err := tryFlag(t, path, "--"+f.Name+"="+beyond)

@@ -251,7 +251,8 @@ func (b *Book) sequential(keys string) bool {
 
 // Withdrawals returns admitted rows that have not started: those that exceed a limit which was lowered, those that have found no
 // slot for a second while jobs of another type wait for their permits or while another dispatcher has room, and those that no
-// dispatcher may claim any more. A permit that is kept for a job is not kept while its type is paused or has no slot. The caller withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
+// dispatcher may claim any more. A permit that is kept for a job is not kept while its type is paused or has no slot. The caller
+// withdraws their fences, and reports the outcome by Withdrawn, Started or Ended.
 func (b *Book) Withdrawals() []Permit {
 	b.recall()
 	var stuck []Permit

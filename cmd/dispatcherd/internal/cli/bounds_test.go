@@ -10,7 +10,8 @@ import (
 
 func TestSizesAreReadAndShownWithUnits(t *testing.T) {
 	for text, want := range map[string]string{
-		"125829120": "120MiB", "120MiB": "120MiB", "1000000": "1MB", "1MB": "1MB", "1024KiB": "1MiB", "999": "999", "7B": "7", "0": "0", "3GB": "3GB",
+		"125829120": "120MiB", "120MiB": "120MiB", "1000000": "1MB", "1MB": "1MB", "1024KiB": "1MiB",
+		"999": "999", "7B": "7", "0": "0", "3GB": "3GB",
 	} {
 		n := 0
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -60,7 +60,7 @@ func (a *Invocation) jobInsertCommand() *cobra.Command {
 	job.String("payload", "", "JSON for the worker")
 	job.String("payload-file", "", "file with the payload; - is standard input")
 	job.String("run-at", "", "earliest start: a time (RFC 3339) or a duration from now, such as 90s")
-	Number(job, new(int), "max-attempts", "1", MostAttempts, "failures after which the job is failed for good (default: as its type says, or 5)")
+	Number(job, new(int), "max-attempts", "1", MostAttempts, "failures after which the job has failed for good (default: of its type, or 5)")
 	job.String("backoff", "", "wait after a failure, such as exponential:1s,2,1h,0.2 (default: as its type says)")
 	Number(job, new(time.Duration), "timeout", ShortestAttempt, LongestAttempt, "limit of one attempt (default: none)")
 	Number(job, new(time.Duration), "expected", ShortestAttempt, LongestAttempt, "how long an attempt probably takes (default: unknown)")
