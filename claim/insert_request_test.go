@@ -38,6 +38,7 @@ func TestRequestKeyBelongsToOneRow(t *testing.T) {
 	inserted, err := role.Get(t.Context(), plain)
 	require.NoError(t, err)
 	requested.ID, requested.CreatedAt, requested.RunAt, requested.ReadAt = inserted.ID, inserted.CreatedAt, inserted.RunAt, inserted.ReadAt
+	requested.Waited = inserted.Waited
 	require.Equal(t, inserted, requested)
 	_, _, err = role.InsertRequest(t.Context(), job, inAMinute(), keyOf("k", "other"))
 	require.ErrorIs(t, err, claim.ErrKeyReused)

@@ -149,7 +149,7 @@ func (c *Credentials) Explain(host string, err error) error {
 		hint = fmt.Sprintf("the listener does not use TLS: give the dispatcher --tls-cert and --tls-key, or use tcp://%s on its host", host)
 	}
 	for _, alert := range alerts {
-		if hint == "" && strings.HasSuffix(err.Error(), "tls: "+alert.text) {
+		if hint == "" && strings.Contains(err.Error(), "tls: "+alert.text) {
 			hint = alert.meaning
 		}
 	}
