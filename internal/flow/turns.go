@@ -15,7 +15,7 @@ const (
 	slowest    = 3                     // how often long rounds do, because a part of the time of a round does not depend on its limits
 	longRound  = 50 * time.Millisecond // halves the limits of its target
 	shortRound = 25 * time.Millisecond // doubles them
-	freshSteps = 2                     // of a queue before one of a queue behind it
+	freshSteps = 3                     // of a queue before one of a queue behind it
 	firstPause = 2 * time.Millisecond  // of a target that must wait for another transaction; doubled each time
 	mostPause  = time.Second
 	mostTurns  = 100_000 // heartbeats find other targets
@@ -25,9 +25,9 @@ const (
 //
 // There are four queues. Fresh targets are those for which a job has ended here and that have had no step since. The second queue has
 // the other targets without a step since they were added, the third one those that had more to do after a step, and the last one those
-// that have paused, the one with the shortest pause first. After two steps of a queue, one of the queues behind it gets a step. So
+// that have paused, the one with the shortest pause first. After three steps of a queue, one of the queues behind it gets a step. So
 // neither many large flows nor many that wait for another transaction delay the few steps of a small batch: it waits for one step of
-// each target before it in its queue, and for half as many behind it.
+// each target before it in its queue, and for a third as many behind it.
 type Turns struct {
 	queues    [4][]dispatcherd.JobID
 	since     [4]int // steps of a queue since one behind it

@@ -17,7 +17,7 @@ func take(turns *Turns, now time.Time) dispatcherd.JobID {
 	return id
 }
 
-func TestOneOfThreeStepsIsOfATargetThatIsNotFresh(t *testing.T) {
+func TestOneOfFourStepsIsOfATargetThatIsNotFresh(t *testing.T) {
 	t.Parallel()
 	var turns Turns
 	turns.Add(1, false)
@@ -30,7 +30,7 @@ func TestOneOfThreeStepsIsOfATargetThatIsNotFresh(t *testing.T) {
 		order = append(order, id)
 		turns.Done(id, id == 1, false, time.Millisecond, start)
 	}
-	require.Equal(t, []dispatcherd.JobID{10, 11, 1, 12, 13, 1, 14, 15}, order)
+	require.Equal(t, []dispatcherd.JobID{10, 11, 12, 1, 13, 14, 15, 1}, order)
 }
 
 // Many targets that have more to do, or that try again after a pause, delay a batch whose seal was found by little.
@@ -59,7 +59,7 @@ func TestTargetWithoutAStepGoesBeforeThoseThatHadOne(t *testing.T) {
 		}
 		order = append(order, id)
 	}
-	require.Equal(t, []dispatcherd.JobID{300, 0, 201, 202, 1, 203, 204, 1, 205, 0, 1, 1, 0, 1, 1, 0}, order)
+	require.Equal(t, []dispatcherd.JobID{300, 201, 202, 0, 203, 204, 205, 1, 1, 1, 0, 1, 1, 1, 0, 1}, order)
 }
 
 // A batch that must wait for a moment, for the transaction that seals it, does not go behind those that have waited for long.
