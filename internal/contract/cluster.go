@@ -62,6 +62,7 @@ type SlotCounts struct {
 	Free     int `json:"free"`
 	Reserved int `json:"reserved"` // a job is chosen, and its claim is not answered
 	Busy     int `json:"busy"`     // a job runs
+	Drained  int `json:"drained"`  // no job runs, and an operator has drained them
 }
 
 // Summary is what a dispatcher says of itself while callers look at the cluster.
@@ -91,6 +92,7 @@ func (s *Summary) Cut(most int) (left int) {
 // Add adds the numbers of another summary.
 func (s *Summary) Add(o *Summary) {
 	s.Slots, s.Free, s.Reserved, s.Busy = s.Slots+o.Slots, s.Free+o.Free, s.Reserved+o.Reserved, s.Busy+o.Busy
+	s.Drained += o.Drained
 	s.PerSecond, s.Failures = s.PerSecond+o.PerSecond, s.Failures+o.Failures
 }
 

@@ -188,6 +188,9 @@ func (b *Backend) Summary() (s contract.Summary) {
 	s.SlotList, _ = actor.ListSlots(actor.SlotQuery{}, b.Loop)
 	for i := range s.SlotList {
 		s.SlotList[i].Origin = b.origin()
+		if s.SlotList[i].State == "drained" {
+			s.Busy, s.Drained = max(s.Busy-1, 0), s.Drained+1
+		}
 	}
 	s.Workers, s.Types = b.workersOf(s.SlotList), b.known()
 	return s

@@ -106,9 +106,9 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 	cmd.Long = `Lists the workers that are connected to the dispatchers of the whole cluster.
 
 WORKER is the name that the worker has given itself, DISPATCHER the dispatcher to which it is connected, and
-SESSION the number of this connection there. UID and PID are those of its process on the host of the dispatcher.
-SLOTS counts its slots, that is how many jobs it can run at the same time; "draining" are those that take no
-more jobs. FREE counts those on which no job runs or is about to start. TYPES are the types that its slots support.
+SESSION the number of this connection there. UID and PID are those of its process, unless it
+is connected over TCP. SLOTS counts its slots, that is how many jobs it can run at the same time; "draining"
+are those that take no more jobs. FREE counts those on which no job runs or is about to start. TYPES are the types that its slots support.
 DRAINED says who has drained the worker, when and why.`
 	localFlag(cmd, &q.Scope)
 	a.OverClient(cmd)
@@ -118,7 +118,8 @@ DRAINED says who has drained the worker, when and why.`
 func workerRow(w *contract.Worker) []any {
 	slots := strconv.Itoa(w.Slots) + When(w.Draining > 0, ", %d draining", w.Draining)
 	types := strings.Join(w.Types, ", ") + When(w.AllTypes > len(w.Types), ", … (%d)", w.AllTypes)
-	row := []any{w.Worker, w.DispatcherName, w.Session, w.UID, w.PID, slots, w.Free, types}
+	local := w.PID > 0
+	row := []any{w.Worker, w.DispatcherName, w.Session, When(local, "%d", w.UID), When(local, "%d", w.PID), slots, w.Free, types}
 	if d := w.Drain; d != nil {
 		only := When(len(d.Types) > 0, ", only %s", strings.Join(d.Types, ", "))
 		return append(row, "by "+d.By+" at "+Stamp(d.At)+only+When(d.Reason != "", ": %s", d.Reason))

@@ -126,7 +126,8 @@ func writeStatus(w *bytes.Buffer, s *contract.Status) {
 		}
 	}
 	say("at       %s", Stamp(s.At))
-	say("slots    %d: %d busy, %d reserved, %d free", total.Slots, total.Busy, total.Reserved, total.Free)
+	say("slots    %d: %d busy, %d reserved, %d free%s", total.Slots, total.Busy, total.Reserved, total.Free,
+		When(total.Drained > 0, ", %d drained", total.Drained))
 	say("waiting  %s%s%s", least, Counted(waiting, "job"),
 		When(oldest > 0, ", the oldest for %v%s", span(spanOf(oldest)), When(s.Window > 0, " (W is %v)", window)))
 	say("ended    %.1f per second in the last minute; %d failed in the last hour", total.PerSecond, total.Failures)
