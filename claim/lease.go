@@ -46,9 +46,10 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
-// alive. The lock on the role does not wait for a statement of the former controller: because of SKIP LOCKED, a later heartbeat
-// takes the role then. If somebody has emptied all tables, the row of the role is missing. A heartbeat inserts it again, with a term
-// that no earlier controller had, and a later heartbeat takes the role.
+// alive. If a statement of the former controller has locked the row of the role, the heartbeat skips
+// this row (SKIP LOCKED), and a later heartbeat takes the role. If somebody has emptied all tables,
+// the row is missing. Then a heartbeat inserts it again, with a term that no controller had before,
+// and a later heartbeat takes the role.
 //
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `
