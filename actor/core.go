@@ -264,6 +264,7 @@ type slot struct {
 	retired bool              // in Core.retired
 	next    *dispatcherd.Slot // for a draining slot: the new slot that gets the same number when the draining slot is removed
 	held    bool              // drained by an operator: it stays registered, but it is draining in the index
+	left    bool              // withdrawn by its worker, or by the dispatcher that sent the worker away
 	offered []string          // the types that the worker offers, if an operator has drained some of them; nil = those of the index
 }
 

@@ -45,7 +45,7 @@ func (c *Core) endSession(s *session, disconnected bool) {
 	s.slots = nil
 	end := &sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
 	for _, ref := range refs {
-		j, withdrawn := c.slots[ref].job, c.index.IsDraining(ref)
+		j, withdrawn := c.slots[ref].job, c.slots[ref].left
 		c.slots[ref].next = nil
 		c.retire(ref)
 		switch {
@@ -184,7 +184,7 @@ func (c *Core) addTaken(s *session, d dispatcherd.Slot) slotindex.Ref {
 	for int(ref) >= len(c.slots) {
 		c.slots = append(c.slots, new(slot))
 	}
-	*c.slots[ref] = slot{session: s, number: d.Number, at: int32(len(s.slots))}
+	*c.slots[ref] = slot{session: s, number: d.Number, at: int32(len(s.slots)), left: s.draining}
 	s.slots = append(s.slots, ref)
 	c.quotas.Slots.Add(s.user, 1)
 	c.quotas.SlotTypes.Add(s.user, len(d.Types))
@@ -226,7 +226,7 @@ func (c *Core) withdraw(s *session, named []int32) {
 		if _, named := numbers[c.slots[ref].number]; !named && len(numbers) > 0 {
 			continue
 		}
-		c.slots[ref].next = nil
+		c.slots[ref].next, c.slots[ref].left = nil, true
 		c.retire(ref)
 		s.withdrawn = s.withdrawn || c.slots[ref].job != nil
 	}
