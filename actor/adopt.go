@@ -116,7 +116,7 @@ func (c *Core) renew(update *offered) {
 // renewLater requests the update that waited for the answer about o. It requests
 // nothing if the attempt has ended.
 func (c *Core) renewLater(o *offered) {
-	if o.later != nil && (c.runs(o.later) || o.later.end != nil) {
+	if c.wanted(o.later) {
 		c.renew(o.later)
 	}
 }
@@ -155,7 +155,7 @@ func (c *Core) flushAdopts() {
 }
 
 // adoptRequest returns a statement about the offers that are due, or nil. It drops an update that was not possible if the
-// attempt has ended since.
+// attempt has ended since, unless a later update waits for it.
 func (c *Core) adoptRequest() *contract.AdoptRequest {
 	a := &c.adopts
 	if len(a.next) == 0 || c.now < a.due {
@@ -167,7 +167,7 @@ func (c *Core) adoptRequest() *contract.AdoptRequest {
 		case c.now < o.due || len(a.asked) == c.cfg.Limits.ClaimBatch:
 			a.due = min(a.due, o.due)
 			return false
-		case o.renews != 0 && o.due != 0 && o.end == nil && !c.runs(o):
+		case o.renews != 0 && o.due != 0 && !c.wanted(o) && !c.wanted(o.later):
 			delete(a.byJob, o.Job)
 			return true
 		}
@@ -195,8 +195,11 @@ func (a *adoptQueue) wake(now timing.Instant) timing.Instant {
 	return a.due
 }
 
-// runs reports whether the attempt of an update still runs here.
-func (c *Core) runs(update *offered) bool {
+// wanted reports whether there is an update whose attempt still runs here, or whose attempt has an end that waits for it.
+func (c *Core) wanted(update *offered) bool {
+	if update == nil || update.end != nil {
+		return update != nil
+	}
 	j := c.jobs[update.Job]
 	return j != nil && j.state.executing() && j.attempt == update.Attempt
 }
