@@ -6,6 +6,7 @@ package claim
 // of its own lease. The interval of heartbeats is shell.Interval.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -175,7 +176,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 		if !res.LeaseLost {
 			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
 		}
-		return len(res.Unheld), errors.Join(forgotten, failed)
+		return len(res.Unheld), cmp.Or(forgotten, failed)
 	})
 	if renewed {
 		return res, nil

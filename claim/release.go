@@ -1,8 +1,8 @@
 package claim
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -166,7 +166,7 @@ func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost 
 	for from, more := int64(firstToken), true; more; {
 		p, failed := s.readPortion(ctx, conn, op, lost, from, until)
 		if failed != nil {
-			return released, errors.Join(err, failed)
+			return released, cmp.Or(err, failed)
 		}
 		some, failed := s.releaseRows(ctx, conn, op, lost, p.rows, whyReleased, until)
 		if released += len(some); len(some) > 0 {

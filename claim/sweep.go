@@ -1,8 +1,8 @@
 package claim
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +22,7 @@ func (s *Store) Release(ctx context.Context) (released int, err error) {
 		lost, err := lostDispatchers(ctx, conn)
 		for _, id := range lost {
 			n, failed := s.release(ctx, conn, OpSweep, id)
-			released, err = released+n, errors.Join(err, failed)
+			released, err = released+n, cmp.Or(err, failed)
 		}
 		return released, err
 	})

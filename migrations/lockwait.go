@@ -3,7 +3,6 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -35,7 +34,7 @@ func retryLocked(ctx context.Context, try func(context.Context) error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-time.After(lockPause):
 		}
 	}
@@ -54,7 +53,7 @@ func (l *versionLock) Lock(ctx context.Context, db *sql.DB) (err error) {
 	}
 	_, err = l.tx.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE UPDATE EXCLUSIVE MODE")
 	if err != nil {
-		err = errors.Join(err, l.tx.Rollback())
+		_ = l.tx.Rollback()
 	}
 	return err
 }

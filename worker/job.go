@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -101,7 +100,7 @@ func encode(v any) (raw []byte, err error) {
 		}
 	}
 	if err := workerproto.CheckJSON(raw); err != nil {
-		return nil, errors.Join(errors.New("the result is not JSON that can be stored"), err)
+		return nil, fmt.Errorf("the result is not JSON that can be stored: %w", err)
 	}
 	return raw, nil
 }

@@ -41,7 +41,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		if refused >= max(1, len(w.addresses)) && undo() {
 			w.stopTaking()
-			return errors.Join(err, w.awaitIdle(w.opts.Abandon))
+			if abandoned := w.awaitIdle(w.opts.Abandon); abandoned != nil {
+				err = fmt.Errorf("%w; %w", err, abandoned)
+			}
+			return err
 		}
 		call(w, "Disconnected", w.opts.Disconnected, err)
 		if time.Since(began) > w.opts.MaxBackoff || welcomed && hasCode(err, workerproto.ShuttingDown) || errors.Is(err, errSentAway) {
@@ -119,7 +122,8 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	}
 	if !w.connected(c, hello, offered) {
 		w.disconnected(nil)
-		return false, errors.Join(context.Cause(ctx), c.Close())
+		_ = c.Close()
+		return false, context.Cause(ctx)
 	}
 	w.room = c.Welcome().Limits.MaxFrame / 4 * 3
 	connected, end := context.WithCancel(ctx)
@@ -134,7 +138,8 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 		w.loseIgnored(err)
 	}
 	w.disconnected(c)
-	return true, cmp.Or(w.takeEnded(), errors.Join(err, c.Close()))
+	_ = c.Close()
+	return true, cmp.Or(w.takeEnded(), err)
 }
 
 // loseIgnored gives up the execution that ignored its cancel, because the dispatcher

@@ -490,3 +490,29 @@ func TestSlotWithTooManyTypesIsAnError(t *testing.T) {
 	cancel()
 	require.ErrorContains(t, w.Run(ctx), "worker: slot 0: "+want)
 }
+
+// The error says in one line that a dispatcher refuses the worker, and that a handler was abandoned.
+func TestRefusedWorkerSaysInOneLineWhatItAbandons(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path, Abandon: time.Millisecond})
+	started, finish, ended := make(chan bool, 1), make(chan bool), make(chan bool)
+	w.Handle("x", func(context.Context, *Job) (any, error) {
+		defer close(ended)
+		started <- true
+		<-finish
+		return nil, nil
+	})
+	w.Slots(1, "x")
+	r := run(t, w)
+	s, _ := d.opened()
+	push(s, 1, 0, "x", `null`)
+	<-started
+	d.shutDown()
+	d.refuse = workerproto.Complain(workerproto.BadSlot, "slot 0: another one")
+	d.start(workerproto.Limits{})
+	err := r.wait()
+	require.ErrorContains(t, err, "slot 0: another one; worker: 1 jobs were still running")
+	require.NotContains(t, err.Error(), "\n")
+	close(finish)
+	<-ended
+}

@@ -115,7 +115,8 @@ func (a Address) Connect(ctx context.Context, c *Credentials, protocol string) (
 	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(c.Explain(a.target, err), ignoreClosed(conn.Close()))
+		_ = conn.Close()
+		return nil, c.Explain(a.target, err)
 	}
 	return secure, nil
 }

@@ -40,7 +40,8 @@ func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreClosed(conn.Close()))
+		_ = conn.Close() // its error is no reason
+		return err
 	}
 	limits := c.welcome.Limits
 	c.pinged = time.Now()
@@ -63,10 +64,10 @@ func (c *client) handshake(hello frame) error {
 		return err
 	}
 	begun := time.Now()
-	_, sent := c.conn.Write(Append(nil, hello)) // after a write error a refusal may still be readable
+	_, _ = c.conn.Write(Append(nil, hello)) // after a write error a refusal may still be readable, and otherwise the read fails, too
 	line, err := c.in.wait()
 	if err != nil {
-		return errors.Join(sent, fmt.Errorf("waiting for the welcome: %w", err))
+		return fmt.Errorf("waiting for the welcome: %w", err)
 	}
 	f, fault := c.decoder.Decode(line)
 	if fault != nil {

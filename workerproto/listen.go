@@ -54,7 +54,8 @@ func (a Access) Listen(path string) (net.Listener, error) {
 	}
 	l := &listener{path: path, access: &a, lock: lock}
 	if err := l.bind(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		_ = lock.Close()
+		return nil, err
 	}
 	return l, nil
 }
@@ -111,7 +112,8 @@ func (a Access) listen(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
 	if err := a.apply(path); err != nil {
-		return nil, errors.Join(fmt.Errorf("socket %q: %w", path, err), l.Close())
+		_ = l.Close()
+		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
 	unix := l.(*net.UnixListener)
 	unix.SetUnlinkOnClose(false) // the path may then be the socket of another process
@@ -167,11 +169,9 @@ func removeStale(path string) error {
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
-		return errors.Join(
-			fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path (--worker-socket, --api-socket)",
-				path, ErrInUse),
-			conn.Close(),
-		)
+		_ = conn.Close()
+		return fmt.Errorf("socket %q is %w by a program that listens on it: stop it or choose another path (--worker-socket, --api-socket)",
+			path, ErrInUse)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("cannot find out whether a process listens on %q: %w", path, err)
@@ -191,13 +191,13 @@ func Lock(socket string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
-	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-	case err == nil:
+	if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 		return file, nil
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		return nil, errors.Join(fmt.Errorf("socket %q is %w by another dispatcher: stop it or choose another path "+
-			"(--worker-socket, --api-socket); one that was told to stop lets running jobs end first", socket, ErrInUse), file.Close())
-	default:
-		return nil, errors.Join(fmt.Errorf("lock file %q: %w", file.Name(), err), file.Close())
 	}
+	_ = file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("socket %q is %w by another dispatcher: stop it or choose another path "+
+			"(--worker-socket, --api-socket); one that was told to stop lets running jobs end first", socket, ErrInUse)
+	}
+	return nil, fmt.Errorf("lock file %q: %w", file.Name(), err)
 }

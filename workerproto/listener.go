@@ -70,7 +70,8 @@ func (l *listener) bind() error {
 	}
 	file, err := os.Lstat(l.path)
 	if err != nil {
-		return errors.Join(err, socket.Close())
+		_ = socket.Close()
+		return err
 	}
 	l.socket, l.file = socket, file
 	return nil

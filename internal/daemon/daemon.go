@@ -373,7 +373,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if why == nil && d.lost() {
 		why = <-d.ending.failed // Lose was called during the stop
 	}
-	return errors.Join(why, err)
+	if why == nil || err == nil {
+		return cmp.Or(why, err)
+	}
+	return fmt.Errorf("%w; %w", why, err)
 }
 
 // stop stops the daemon in the stages of shell.Stop: drain, hand over or interrupt, end the

@@ -41,7 +41,8 @@ func lockOf(path string, l net.Listener) (*hostLock, error) {
 		}
 	}
 	if h.name, err = lockName(h.file); err != nil {
-		return nil, errors.Join(err, h.file.Close())
+		_ = h.file.Close()
+		return nil, err
 	}
 	return h, nil
 }

@@ -1,8 +1,8 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -40,18 +40,16 @@ const socketCheck = time.Second
 
 // restoring returns the service that creates a socket anew if its file was removed.
 func (d *Daemon) restoring() background.Service {
-	return background.Service{Name: "sockets", Step: func(context.Context, background.Now) (time.Duration, error) {
-		var problems []error
+	return background.Service{Name: "sockets", Step: func(context.Context, background.Now) (_ time.Duration, first error) {
 		for _, l := range d.listeners.sockets {
 			restored, err := workerproto.Restore(l)
 			if restored {
 				d.log.Warn("the file of a socket was removed: the socket is created again", zap.Stringer("socket", l.Addr()))
 			}
-			problems = append(problems, err)
+			first = cmp.Or(first, err)
 		}
-		err := errors.Join(problems...)
-		d.listeners.cutOff.Store(err != nil)
-		return socketCheck, err
+		d.listeners.cutOff.Store(first != nil)
+		return socketCheck, first
 	}}
 }
 

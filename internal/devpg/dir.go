@@ -154,7 +154,8 @@ func lockDir(root *os.Root) (*os.File, error) {
 		err = unusable("%s is no lock of a private Postgres: remove it or choose another directory", f.Name())
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		_ = f.Close()
+		return nil, err
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {

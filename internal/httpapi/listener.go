@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,7 +28,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, guests bool, handle
 	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}, c) }()
 	err := h.serve(ctx, branch{d, d.http}, c, handler, errorLog)
 	_ = d.close() // serve may have ended because net/http failed
-	return errors.Join(err, ignoreClosed(<-ended))
+	return cmp.Or(err, ignoreClosed(<-ended))
 }
 
 func ignoreClosed(err error) error {
