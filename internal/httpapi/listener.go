@@ -57,12 +57,14 @@ type incoming struct {
 
 // accept takes connections until the listener is closed. It passes errors of the listener
 // to net/http, which pauses before its next Accept. accept pauses as long, because the
-// channel to net/http has no buffer.
+// channel to net/http has no buffer. Connections are counted in the order in which they arrive, so that the oldest idle one makes room.
 func (d *demux) accept() {
 	for {
 		conn, err := d.listener.Accept()
 		if err == nil {
-			go d.route(conn)
+			c := &callerConn{Conn: conn, connections: d.connections}
+			d.connections.changed(c, http.StateNew)
+			go d.route(c)
 			continue
 		}
 		if !d.hand(d.http, incoming{err: err}) || errors.Is(err, net.ErrClosed) {
@@ -73,15 +75,13 @@ func (d *demux) accept() {
 
 // route reads the first byte of a connection. A connection that sends nothing counts as
 // idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
-func (d *demux) route(conn net.Conn) {
-	c := &callerConn{Conn: conn, connections: d.connections}
-	d.connections.changed(c, http.StateNew)
-	_ = conn.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
-	keep := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+func (d *demux) route(c *callerConn) {
+	_ = c.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
+	keep := context.AfterFunc(d.ctx, func() { _ = c.Conn.Close() })
 	framed, err := c.framed()
 	handed := false
 	if keep() && err == nil {
-		_ = conn.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
+		_ = c.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
 		to := d.http
 		if framed {
 			d.connections.changed(c, http.StateActive)
