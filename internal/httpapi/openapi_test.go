@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -230,6 +231,19 @@ func TestDescribedProblemsAreThoseOfTheCode(t *testing.T) {
 		case rest.MethodNotAllowed, rest.ForeignOrigin: // of every path
 		default:
 			require.True(t, named[rest.Namespace+k.Name], k.Name)
+		}
+	}
+}
+
+// The page names lists, probes and metrics by their paths.
+func TestEveryCallIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/api.md")
+	require.NoError(t, err)
+	for path, item := range described(t).Paths {
+		for method := range item {
+			named := bytes.Contains(text, []byte("`"+strings.ToUpper(method)+" "+path+"`"))
+			list := method == "get" && bytes.Contains(text, []byte("`"+path+"`"))
+			require.True(t, named || list, "%s %s", method, path)
 		}
 	}
 }
