@@ -52,7 +52,7 @@ type Batch struct{ ID dispatcherd.JobID }
 func OpenBatch(ctx context.Context, db Querier, o BatchOptions) (Batch, error) {
 	b := contract.NewBatch{RunWhen: o.RunWhen, Name: o.Name, Parent: o.Parent}
 	if o.Callback != nil {
-		callback, err := o.Callback.member("the callback of a batch")
+		callback, err := o.Callback.member("the callback of a batch", "")
 		if err == nil {
 			b.Callback, err = json.Marshal(callback)
 		}

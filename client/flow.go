@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -75,76 +74,67 @@ func (n *Node) TakesResults() *Node {
 	return n
 }
 
-type callbackObject struct {
-	contract.JobColumns
-
-	RunWhen string `json:"run_when,omitempty"`
-}
-
-type nodeObject struct {
-	contract.JobColumns
-
-	Name         string `json:"name"`
-	After        []any  `json:"after,omitempty"`
-	RunWhen      string `json:"run_when,omitempty"`
-	TakesResults bool   `json:"takes_results,omitempty"`
-}
-
-// columns returns the values of a row without parent and unique key.
-func columns(row []any) contract.JobColumns {
-	return contract.JobColumns{
-		Type: row[0].(string), Payload: json.RawMessage(row[1].(string)), Priority: dispatcherd.Priority(row[2].(int16)),
-		MaxAttempts: given[int16](row[3]), TimeoutMS: given[int32](row[4]), RunAt: given[time.Time](row[5]), Keys: given[string](row[6]),
-		ExpectedMS: given[int32](row[9]), Traceparent: given[string](row[10]), Backoff: given[string](row[11]),
+// object returns the columns of a row by name, without parent and unique key. Those with the default of the table are absent.
+func object(row []any) map[string]any {
+	o := map[string]any{}
+	for i, name := range contract.Columns {
+		if row[i] != nil {
+			o[name] = row[i]
+		}
 	}
-}
-
-// given returns the value of a column, or nil for its default.
-func given[T any](value any) *T {
-	if v, ok := value.(T); ok {
-		return &v
-	}
-	return nil
+	o["payload"] = json.RawMessage(row[1].(string))
+	delete(o, "unique_key")
+	return o
 }
 
 var errMember = errors.New("a node and a callback have no Parent, UniqueKey and UniqueFor")
 
-// member is columns for a node or a callback.
-func (j *Job) member(name string) (c contract.JobColumns, err error) {
+// member is object for a node or a callback, and adds when it runs.
+func (j *Job) member(name, runWhen string) (map[string]any, error) {
 	row, err := j.row()
 	if j.Parent != 0 || j.UniqueKey != "" || j.UniqueFor != 0 {
 		err = errMember
 	}
 	if err != nil {
-		return c, about(name, err)
+		return nil, about(name, err)
 	}
-	return columns(row), nil
+	o := object(row)
+	if runWhen != "" {
+		o["run_when"] = runWhen
+	}
+	return o, nil
 }
 
 // MarshalJSON returns the document of the flow, which the SQL function insert_flow, the API and the command line take.
 func (f *Flow) MarshalJSON() ([]byte, error) {
 	var err error
 	var document struct {
-		Name     string          `json:"name,omitempty"`
-		Callback *callbackObject `json:"callback,omitempty"`
-		Nodes    []nodeObject    `json:"nodes"`
+		Name     string           `json:"name,omitempty"`
+		Callback map[string]any   `json:"callback,omitempty"`
+		Nodes    []map[string]any `json:"nodes"`
 	}
-	document.Name, document.Nodes = f.Name, make([]nodeObject, len(f.nodes))
+	document.Name, document.Nodes = f.Name, make([]map[string]any, len(f.nodes))
 	if f.Callback != nil {
-		document.Callback = &callbackObject{RunWhen: f.RunWhen}
-		if document.Callback.JobColumns, err = f.Callback.member("callback"); err != nil {
+		if document.Callback, err = f.Callback.member("callback", f.RunWhen); err != nil {
 			return nil, err
 		}
 	}
 	for i, n := range f.nodes {
-		o, err := n.job.member("node " + n.name)
+		o, err := n.job.member("node "+n.name, n.runWhen)
 		if err == nil {
 			err = about("node "+n.name, n.bad)
 		}
 		if err != nil {
 			return nil, err
 		}
-		document.Nodes[i] = nodeObject{JobColumns: o, Name: n.name, After: n.after, RunWhen: n.runWhen, TakesResults: n.takesResults}
+		o["name"] = n.name
+		if n.after != nil {
+			o["after"] = n.after
+		}
+		if n.takesResults {
+			o["takes_results"] = true
+		}
+		document.Nodes[i] = o
 	}
 	return json.Marshal(document)
 }

@@ -108,9 +108,9 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 			j.UniqueFor,
 		)
 	case j.UniqueKey != "" && j.Parent == 0:
-		object, err := json.Marshal(columns(row))
+		document, err := json.Marshal(object(row))
 		if err == nil {
-			id, inserted, err = joins.Joins{DB: db}.InsertUnique(ctx, object, j.UniqueKey, j.UniqueFor)
+			id, inserted, err = joins.Joins{DB: db}.InsertUnique(ctx, document, j.UniqueKey, j.UniqueFor)
 		}
 		if err != nil {
 			return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
