@@ -53,7 +53,7 @@ func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.JobPage, er
 			"the search read %d rows, down to job %d, and ended: name a status, because each has its own tables, or go on with the next page",
 			found.read, found.next)}
 	}
-	where, args := conditions(f, []any{nil}, f.Statuses)
+	where, args := conditions(f, []any{nil})
 	for some := range slices.Chunk(found.ids, rowsPerRead) {
 		if err != nil {
 			break
@@ -146,7 +146,7 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	selected, args := conditions(f, []any{int64(before), rows}, f.Statuses)
+	selected, args := conditions(f, []any{int64(before), rows})
 	columns := slices.DeleteFunc([]string{"keys", "placement", "errors", "run_at", "started_at", "finished_at"}, func(c string) bool {
 		return !strings.Contains(selected, c)
 	})
@@ -173,7 +173,7 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 }
 
 // conditions adds the conditions of a filter to a list of arguments.
-func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (where string, _ []any) {
+func conditions(f contract.Filter, args []any) (where string, _ []any) {
 	add := func(condition string, arg any) {
 		args = append(args, arg)
 		where += fmt.Sprintf(condition, len(args))
@@ -204,7 +204,7 @@ func conditions(f contract.Filter, args []any, statuses []dispatcherd.Status) (w
 	compare("created_at >=", f.Newer)
 	compare("created_at <", f.Older)
 	compare("finished_at >=", f.Ended)
-	return where + inStatuses(statuses), args
+	return where + inStatuses(f.Statuses), args
 }
 
 // inStatuses returns a condition with constants, because Postgres excludes partitions by
