@@ -40,15 +40,9 @@ type Shared struct {
 	weight   int // among the kept answers; 0 = not kept
 }
 
-// startedEvent is the data of a "started" event.
-type startedEvent struct {
-	Slot   dispatcherd.SlotID `json:"slot"`
-	Worker string             `json:"worker"`
-}
-
 // Started implements Caller.
 func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
-	data := eventJSON(startedEvent{Slot: slot, Worker: worker})
+	data, _ := json.Marshal(map[string]any{"slot": slot, "worker": worker}) // a number and a text cannot fail
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.started = true
@@ -123,7 +117,7 @@ func (r *Shared) wakeLocked() {
 // submitted records the id of the job and its place in the queue.
 func (r *Shared) submitted(job dispatcherd.JobID, rank Rank) {
 	rank.Via = r.via
-	data := eventJSON(rank)
+	data, _ := json.Marshal(rank) // numbers and a text cannot fail
 	r.s.mu.Lock()
 	r.job, r.ready = job, true
 	if r.row {
@@ -245,13 +239,4 @@ func (r *Shared) look(from int) View {
 	v.Events, v.More = append(v.Events, events...), at < len(r.list)
 	v.Next = max(from, 1+r.dropped+at)
 	return v
-}
-
-// eventJSON encodes numbers and text, which cannot fail.
-func eventJSON(v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return []byte(`{}`)
-	}
-	return data
 }
