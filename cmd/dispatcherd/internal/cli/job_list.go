@@ -52,9 +52,9 @@ func listRow(job *contract.Job) []any {
 
 // jobFilter are the flags that select jobs.
 type jobFilter struct {
-	query                       httpapi.JobFilter
-	status                      dispatcherd.Status
-	newer, older, ended, waited time.Duration
+	query  httpapi.JobFilter
+	status dispatcherd.Status
+	waited time.Duration
 }
 
 // filterFlags are the names of the flags of jobFilter.
@@ -68,9 +68,9 @@ func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
 	flags.StringVar(&f.query.Worker, "worker", "", "only jobs that this worker runs, or whose last attempt failed or waited 1 s and ran there")
 	flags.StringVar(&f.query.Error, "error", "", "only jobs whose last error contains this text, in upper or lower case")
 	flags.Var(OneOf(&f.status, dispatcherd.Statuses...), "status", "only jobs in this status: "+which)
-	Number(flags, &f.newer, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
-	Number(flags, &f.older, "older-than", "1s", Longest, "only jobs created longer ago")
-	Number(flags, &f.ended, "ended-since", "1s", Longest, "only jobs that ended in this time before now")
+	Number(flags, &f.query.Newer.Age, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
+	Number(flags, &f.query.Older.Age, "older-than", "1s", Longest, "only jobs created longer ago")
+	Number(flags, &f.query.Ended.Age, "ended-since", "1s", Longest, "only jobs that ended in this time before now")
 	Number(flags, &f.waited, "waited-longer-than", "1ms", Longest, "only jobs that wait, or waited for their last attempt, longer than this")
 }
 
@@ -81,7 +81,6 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 // filter returns what the flags select.
 func (f *jobFilter) filter() httpapi.JobFilter {
 	c := f.query
-	c.Newer, c.Older, c.Ended = contract.Moment{Age: f.newer}, contract.Moment{Age: f.older}, contract.Moment{Age: f.ended}
 	c.Waited = f.waited.Milliseconds()
 	if f.status != "" {
 		c.Status = []dispatcherd.Status{f.status}
