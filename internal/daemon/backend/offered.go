@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/hbollon/go-edlib"
-
-	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // offeredTypes bounds the list of types in an explanation.
@@ -17,15 +15,13 @@ const offeredTypes = 16
 // offered returns the types that slots of any dispatcher support. If few characters of one differ from typ, it is similar, and the names
 // most similar to typ are first. Otherwise they are in the order of the alphabet.
 func (b *Backend) offered(typ string) (names []string, similar string) {
-	var others map[string]int
-	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
 	distances := map[string]int{}
 	for _, t := range b.known() {
 		if t.Capacity > 0 {
 			distances[t.Type] = distance(typ, t.Type)
 		}
 	}
-	for name, slots := range others { // order-free: sorted below
+	for name, slots := range b.Others() { // order-free: sorted below
 		if slots > 0 {
 			distances[name] = distance(typ, name)
 		}

@@ -31,9 +31,6 @@ func (b *Backend) Workers(ctx context.Context, local bool) (all []contract.Worke
 
 // Types implements httpapi.Backend.
 func (b *Backend) Types(ctx context.Context, local bool) contract.TypePage {
-	if local {
-		return b.counted(b.known())
-	}
 	all, notes := gather(ctx, b, local, func(s *contract.Summary) []contract.Type { return s.Types })
 	page := b.counted(all)
 	page.Notes = notes
@@ -112,9 +109,7 @@ func (b *Backend) workersOf(slots []contract.Slot) []contract.Worker {
 
 // known returns the types that this dispatcher knows.
 func (b *Backend) known() []contract.Type {
-	var others map[string]int
-	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	known := actor.ListTypes(b.Loop)
+	known, others := actor.ListTypes(b.Loop), b.Others()
 	types := make([]contract.Type, len(known))
 	for i, t := range known {
 		types[i] = contract.Type{
@@ -127,9 +122,7 @@ func (b *Backend) known() []contract.Type {
 
 // counted completes types by the count of pending rows and by pauses, and adds those that no dispatcher knows.
 func (b *Backend) counted(list []contract.Type) contract.TypePage {
-	var others map[string]int
-	b.Loop.Ask(func(c *actor.Core) { others = c.OtherCapacity() })
-	count, pauses, known := b.Pending.Latest(), map[string]*contract.Pause{}, map[string]bool{}
+	count, others, pauses, known := b.Pending.Latest(), b.Others(), map[string]*contract.Pause{}, map[string]bool{}
 	of := make(map[string]*contract.PendingType, len(count.Types))
 	for i := range list {
 		known[list[i].Type] = true
