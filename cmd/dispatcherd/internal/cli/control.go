@@ -19,9 +19,7 @@ import (
 // TypeCommand is the group of commands about one type.
 func (a *Invocation) TypeCommand() *cobra.Command {
 	return a.APIGroup("type", "Pause or resume a type, or set how its failed jobs are retried", a.typePauseCommand(), a.typeSetCommand(),
-		a.resumeCommand("type", "End the pause of a type", "pdf", func(ctx context.Context, name string) ([]string, error) {
-			return a.client.ResumeType(ctx, name)
-		}))
+		a.resumeCommand("type", "End the pause of a type", "pdf", (*client.Client).ResumeType))
 }
 
 const typePauseLong = `Pauses a type in the whole cluster: none of its jobs starts. Running jobs continue. Jobs can be inserted, keep
@@ -80,17 +78,25 @@ func (a *Invocation) sayChange(former string, unconfirmed []string) {
 	}
 }
 
-// resumeCommand is the command that resumes a type or worker.
-func (a *Invocation) resumeCommand(what, short, example string, resume func(context.Context, string) ([]string, error)) *cobra.Command {
-	cmd := New("resume "+strings.ToUpper(what), short, "  dispatcherd "+what+" resume "+example)
+// namedOrder is a method of the client that needs only a name. It returns the dispatchers that do not follow the change yet.
+type namedOrder func(*client.Client, context.Context, string) (unconfirmed []string, err error)
+
+// orderCommand completes a command that gives an order about a type, worker or dispatcher.
+func (a *Invocation) orderCommand(cmd *cobra.Command, what, did string, give namedOrder) *cobra.Command {
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
-		unconfirmed, err := resume(ctx, args[0])
+		unconfirmed, err := give(a.client, ctx, args[0])
 		if err != nil {
 			return err
 		}
 		a.sayChange("", unconfirmed)
-		return a.PrintLine("resumed", map[string]string{what: args[0]}, what+" "+args[0]+" resumed")
+		return a.PrintLine(did, map[string]string{what: args[0]}, what+" "+args[0]+" "+did)
 	})
+}
+
+// resumeCommand is the command that resumes a type, worker or dispatcher.
+func (a *Invocation) resumeCommand(what, short, example string, resume namedOrder) *cobra.Command {
+	cmd := New("resume "+strings.ToUpper(what), short, "  dispatcherd "+what+" resume "+example)
+	return a.orderCommand(cmd, what, "resumed", resume)
 }
 
 const typeSetLong = `Sets the retry policy of a type in the whole cluster, for jobs without a policy of their own. The policy is used
@@ -165,7 +171,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 			return []any{d.Worker, d.Process, types, d.By, Stamp(d.At), d.Reason, d.Dispatchers, d.Running}
 		}, "No worker is drained.")
 	commands := []*cobra.Command{drain, list, a.resumeCommand("worker", "Let a drained worker get jobs again", "render-1",
-		func(ctx context.Context, name string) ([]string, error) { return a.client.ResumeWorker(ctx, name) })}
+		(*client.Client).ResumeWorker)}
 	for _, cmd := range commands {
 		a.OverClient(cmd)
 	}
@@ -179,14 +185,7 @@ get jobs as before: "worker list" shows them. It lasts until "dispatcher resume"
 func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
 	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1")
 	cmd.Long = dispatcherDrainLong
-	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
-		unconfirmed, err := a.client.DrainDispatcher(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		a.sayChange("", unconfirmed)
-		return a.PrintLine("drained", map[string]string{"dispatcher": args[0]}, "dispatcher "+args[0]+" drained")
-	})
+	return a.orderCommand(cmd, "dispatcher", "drained", (*client.Client).DrainDispatcher)
 }
 
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.

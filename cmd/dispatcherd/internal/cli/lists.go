@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -138,5 +138,5 @@ func (a *Invocation) DispatcherCommand() *cobra.Command {
 		}, "There is no dispatcher.")
 	return a.APIGroup("dispatcher", "List, drain or resume dispatchers", list, a.dispatcherDrainCommand(),
 		a.resumeCommand("dispatcher", "Let a drained dispatcher accept workers again", "host-1",
-			func(ctx context.Context, name string) ([]string, error) { return a.client.ResumeDispatcher(ctx, name) }))
+			(*client.Client).ResumeDispatcher))
 }
