@@ -24,7 +24,7 @@ func deadlineOf(r *Request, fresh bool, began time.Time) time.Time {
 // callerLate returns the problem of a caller whose deadline passed.
 func (f *Follower) callerLate(job dispatcherd.JobID) error {
 	f.late = true
-	p := rest.DeadlinePassed.Of(f.shared.lateReason(job)).About(job)
+	p := rest.DeadlinePassed.Of(f.shared.lateReason()).About(job)
 	p.Via = f.shared.via
 	return p
 }
@@ -54,10 +54,10 @@ func lateReason(started, row bool) string {
 
 // lateReason adds to the reason that no slot supports the type. Without this, a
 // caller could not distinguish a misspelt type from a slow worker. s.mu is not held.
-func (r *Shared) lateReason(job dispatcherd.JobID) string {
+func (r *Shared) lateReason() string {
 	b := r.s.backend
 	r.s.mu.Lock()
-	reason := lateReason(r.started, r.row)
+	job, reason := r.job, lateReason(r.started, r.row)
 	if !r.started && r.needs != "" {
 		reason += fmt.Sprintf("; it needs the keys %s: 'dispatcherd key show KEY' says which of them is paused or held", r.needs)
 	}

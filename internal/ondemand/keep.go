@@ -104,19 +104,18 @@ func (s *Service) makeRoomLocked() bool {
 
 // makeRoomForKeyLocked drops a kept answer that has keys when the limit of keys is reached.
 func (s *Service) makeRoomForKeyLocked(key string) error {
+	user := userOf(key)
+	fits := s.keys.Fits(user, 1)
 	switch {
-	case key == "":
+	case key == "", fits && len(s.byKey) < s.limits.Keys:
 		return nil
-	case !s.keys.Fits(userOf(key), 1):
-		return s.refuseLocked(BoundKeys, s.keys, userOf(key), "Idempotency-Keys in use")
-	case len(s.byKey) < s.limits.Keys:
-		return nil
+	case fits:
+		s.refused(BoundKeys)
+		if s.evictLocked(true) {
+			return nil
+		}
 	}
-	s.refused(BoundKeys)
-	if !s.evictLocked(true) {
-		return s.refuseLocked(BoundKeys, s.keys, userOf(key), "Idempotency-Keys in use")
-	}
-	return nil
+	return s.refuseLocked(BoundKeys, s.keys, user, "Idempotency-Keys in use")
 }
 
 // refuseLocked counts the rejection of a user that may not hold one more, and returns the

@@ -95,12 +95,6 @@ func (r *Shared) countKeysLocked(n int) {
 // ended reports whether the request has ended; s.mu is held.
 func (r *Shared) ended() bool { return r.answer != nil || r.failure != nil }
 
-func (r *Shared) jobID() dispatcherd.JobID {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	return r.job
-}
-
 // appendLocked adds an event of a request that has not ended.
 func (r *Shared) appendLocked(e Event) {
 	if r.answer == nil {
@@ -190,7 +184,7 @@ func (r *Shared) leave(f *Follower) {
 func (r *Shared) endWithoutCallers(kind AnswerKind) Answer {
 	switch kind {
 	case Late:
-		return Answer{Kind: Late, Reason: r.lateReason(r.jobID())}
+		return Answer{Kind: Late, Reason: r.lateReason()}
 	case Unsupported:
 		return Answer{Kind: Unsupported, Reason: noCapacity}
 	}
