@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -23,43 +24,18 @@ const handshakeTime = 5 * time.Second
 // gate is a listener for TCP. It performs the TLS handshakes, each in a goroutine of its own, so that a slow peer delays no other
 // one. While a handshake computes, it uses one of the processors of its address.
 type gate struct {
-	net.Listener
+	*httpapi.Relay
 
 	visitors  *visitors
 	protocols []string              // that a connection with TLS may negotiate
 	failed    func(net.Conn, error) // reports a handshake that failed
-	incoming  chan accepted
-	closed    context.Context
-	close     context.CancelFunc
-}
-
-// accepted is a connection, or the error of the listener.
-type accepted struct {
-	conn net.Conn
-	err  error
 }
 
 // gate returns a listener that passes on the connections of l.
 func (v *visitors) gate(l net.Listener, failed func(net.Conn, error), protocols ...string) *gate {
-	g := &gate{Listener: l, visitors: v, protocols: protocols, failed: failed, incoming: make(chan accepted)}
-	g.closed, g.close = context.WithCancel(context.Background())
-	go g.run()
+	g := &gate{Relay: httpapi.NewRelay(context.Background(), l), visitors: v, protocols: protocols, failed: failed}
+	go g.Run(func(conn net.Conn) { go g.receive(v.enter(conn.(*net.TCPConn))) })
 	return g
-}
-
-// run takes connections until the listener is closed. After an error of the listener it waits until the caller of Accept has it, and
-// that caller pauses.
-func (g *gate) run() {
-	for {
-		conn, err := g.Listener.Accept()
-		if err == nil {
-			go g.receive(g.visitors.enter(conn.(*net.TCPConn)))
-			continue
-		}
-		if !g.pass(accepted{err: err}) || errors.Is(err, net.ErrClosed) {
-			return
-		}
-	}
 }
 
 // receive performs the handshake of a connection.
@@ -68,7 +44,7 @@ func (g *gate) receive(v *visitor) {
 	if config := g.visitors.current().tls; config != nil {
 		config = config.Clone()
 		config.NextProtos = g.protocols
-		ctx, cancel := context.WithTimeout(g.closed, handshakeTime)
+		ctx, cancel := context.WithTimeout(g.Closed, handshakeTime)
 		config.GetConfigForClient = func(*tls.ClientHelloInfo) (_ *tls.Config, err error) { // the first message has arrived
 			v.leave, err = quota.Processors.Enter(ctx, "network "+v.prefix.String())
 			return nil, err
@@ -84,35 +60,9 @@ func (g *gate) receive(v *visitor) {
 		}
 		conn = secure
 	}
-	if !g.pass(accepted{conn: conn}) {
+	if !g.Pass(conn, nil) {
 		_ = v.Close()
 	}
-}
-
-// pass passes a connection or an error to Accept. It returns false if the gate is closed.
-func (g *gate) pass(a accepted) bool {
-	select {
-	case g.incoming <- a:
-		return true
-	case <-g.closed.Done():
-		return false
-	}
-}
-
-// Accept implements net.Listener.
-func (g *gate) Accept() (net.Conn, error) {
-	select {
-	case a := <-g.incoming:
-		return a.conn, a.err
-	case <-g.closed.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (g *gate) Close() error {
-	g.close()
-	return g.Listener.Close()
 }
 
 // handshakeFailed reports a TLS handshake that failed. A peer that does not use TLS is told so in its own protocol. A probe that only

@@ -21,13 +21,17 @@ import (
 // and h.Identify decides.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, guests bool, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections(guests)
-	d := &demux{h: h, listener: l, connections: c, http: make(chan incoming), frames: make(chan incoming)}
-	d.ctx, d.stop = context.WithCancel(ctx)
-	go d.accept()
+	web := NewRelay(ctx, l)
+	d := &demux{h: h, connections: c, http: web, frames: web.branch()}
+	go web.Run(func(conn net.Conn) {
+		caller := &callerConn{Conn: conn, connections: c}
+		c.changed(caller, http.StateNew) // in the order in which they arrive, so that the oldest idle one makes room
+		go d.route(caller)
+	})
 	ended := make(chan error, 1)
-	go func() { ended <- h.serveFrames(ctx, branch{d, d.frames}, c) }()
-	err := h.serve(ctx, branch{d, d.http}, c, handler, errorLog)
-	_ = d.close() // serve may have ended because net/http failed
+	go func() { ended <- h.serveFrames(ctx, d.frames, c) }()
+	err := h.serve(ctx, web, c, handler, errorLog)
+	_ = web.Close() // serve may have ended because net/http failed
 	return cmp.Or(err, ignoreClosed(<-ended))
 }
 
@@ -38,46 +42,18 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// demux accepts connections and passes each to HTTP or to frames.
+// demux passes each connection to HTTP or to frames. Errors of the listener are passed to net/http.
 type demux struct {
-	h           *Handler
-	listener    net.Listener
-	connections *connections
-	http        chan incoming
-	frames      chan incoming
-	ctx         context.Context // when it is done, no further connection is passed on
-	stop        context.CancelFunc
-}
-
-// incoming is a connection, or the listener's error.
-type incoming struct {
-	conn net.Conn
-	err  error
-}
-
-// accept takes connections until the listener is closed. It passes errors of the listener
-// to net/http, which pauses before its next Accept. accept pauses as long, because the
-// channel to net/http has no buffer. Connections are counted in the order in which they arrive, so that the oldest idle one makes room.
-func (d *demux) accept() {
-	for {
-		conn, err := d.listener.Accept()
-		if err == nil {
-			c := &callerConn{Conn: conn, connections: d.connections}
-			d.connections.changed(c, http.StateNew)
-			go d.route(c)
-			continue
-		}
-		if !d.hand(d.http, incoming{err: err}) || errors.Is(err, net.ErrClosed) {
-			return
-		}
-	}
+	h            *Handler
+	connections  *connections
+	http, frames *Relay
 }
 
 // route reads the first byte of a connection. A connection that sends nothing counts as
 // idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
 func (d *demux) route(c *callerConn) {
 	_ = c.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
-	keep := context.AfterFunc(d.ctx, func() { _ = c.Conn.Close() })
+	keep := context.AfterFunc(d.http.Closed, func() { _ = c.Conn.Close() })
 	framed, err := c.framed()
 	handed := false
 	if keep() && err == nil {
@@ -87,7 +63,7 @@ func (d *demux) route(c *callerConn) {
 			d.connections.changed(c, http.StateActive)
 			to = d.frames
 		}
-		handed = d.hand(to, incoming{conn: c})
+		handed = to.Pass(c, nil)
 	}
 	if !handed {
 		_ = c.Close()
@@ -136,44 +112,6 @@ func (c *callerConn) NetConn() net.Conn {
 	}
 	return c.Conn
 }
-
-// hand passes a connection or an error to one protocol. It returns false if demux is closed.
-func (d *demux) hand(to chan<- incoming, a incoming) bool {
-	select {
-	case to <- a:
-		return true
-	case <-d.ctx.Done():
-		return false
-	}
-}
-
-// close closes the listener and the connections that have sent nothing.
-func (d *demux) close() error {
-	d.stop()
-	return d.listener.Close()
-}
-
-// branch is the listener of one of the two protocols.
-type branch struct {
-	d    *demux
-	from <-chan incoming
-}
-
-// Accept implements net.Listener.
-func (b branch) Accept() (net.Conn, error) {
-	select {
-	case a := <-b.from:
-		return a.conn, a.err
-	case <-b.d.ctx.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (b branch) Close() error { return b.d.close() }
-
-// Addr implements net.Listener.
-func (b branch) Addr() net.Addr { return b.d.listener.Addr() }
 
 // Bounds of the answers to rejected connections. A connection beyond them is closed without
 // an answer.
