@@ -25,11 +25,8 @@ type AllowList struct {
 // anyOther is the entry for every type without an entry of its own.
 const anyOther = "*"
 
-// allowed are the users of one type: uids, effective gids, and the names of tokens and certificates.
-type allowed struct {
-	uids, gids    []int
-	tokens, certs []string
-}
+// allowed are the users of one type, as a list names them: uids, effective gids (@50), tokens (token:gpu) and certificates (cert:gpu-1).
+type allowed struct{ uids, gids, tokens, certs []string }
 
 // Set adds entries such as pdf=1001,@50. Semicolons separate entries. If the text contains a
 // line break, only line breaks separate entries, because the name of a type may contain any
@@ -83,20 +80,17 @@ func (a *allowed) add(name string) error {
 	case name == "":
 		return nil
 	case proven && kind == "token" && proof != "":
-		a.tokens = append(a.tokens, proof)
+		a.tokens = append(a.tokens, name)
 		return nil
 	case proven && kind == "cert" && proof != "":
-		a.certs = append(a.certs, proof)
+		a.certs = append(a.certs, name)
 		return nil
 	case proven:
 		return fmt.Errorf("%q is no user: give a number, a name, @GROUP, token:NAME or cert:NAME", name)
 	}
 	group, isGroup := strings.CutPrefix(name, "@")
-	number, ids := group, &a.uids
+	number := group
 	var err error
-	if isGroup {
-		ids = &a.gids
-	}
 	switch isName := strings.Trim(group, "0123456789") != ""; {
 	case isName && isGroup:
 		var g *user.Group
@@ -116,7 +110,11 @@ func (a *allowed) add(name string) error {
 	if err != nil || id == math.MaxUint32 { // the kernel's value for an unknown id
 		return fmt.Errorf("%q is no id: give a number, or a name of this machine", group)
 	}
-	*ids = append(*ids, int(id))
+	if number = strconv.FormatUint(id, 10); isGroup {
+		a.gids = append(a.gids, "@"+number)
+	} else {
+		a.uids = append(a.uids, number)
+	}
 	return nil
 }
 
@@ -124,20 +122,8 @@ func (a *allowed) add(name string) error {
 func (l *AllowList) String() string {
 	var entries []string
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
-		var users []string
-		for _, id := range l.byType[typ].uids {
-			users = append(users, strconv.Itoa(id))
-		}
-		for _, id := range l.byType[typ].gids {
-			users = append(users, "@"+strconv.Itoa(id))
-		}
-		for _, name := range l.byType[typ].tokens {
-			users = append(users, "token:"+name)
-		}
-		for _, name := range l.byType[typ].certs {
-			users = append(users, "cert:"+name)
-		}
-		entries = append(entries, typ+"="+strings.Join(users, ","))
+		a := l.byType[typ]
+		entries = append(entries, typ+"="+strings.Join(slices.Concat(a.uids, a.gids, a.tokens, a.certs), ","))
 	}
 	return strings.Join(entries, ";")
 }
@@ -183,15 +169,15 @@ func (l *AllowList) LimitsObjection(p workerproto.Peer) string {
 }
 
 // entry returns the name of the entry that applies to a type, and whether it permits the
-// peer. Without an entry every peer is permitted.
+// peer. Without an entry every peer is permitted. No list contains an unknown id (-1), or a proof without a name.
 func (l *AllowList) entry(p workerproto.Peer, typ string) (name string, permitted bool) {
 	a, listed := l.byType[typ]
 	if !listed {
 		typ = anyOther
 		a, listed = l.byType[anyOther]
 	}
-	return typ, !listed || p.UID >= 0 && slices.Contains(a.uids, p.UID) || p.GID >= 0 && slices.Contains(a.gids, p.GID) ||
-		p.Token != "" && slices.Contains(a.tokens, p.Token) || p.Certificate != "" && slices.Contains(a.certs, p.Certificate)
+	return typ, !listed || slices.Contains(a.uids, strconv.Itoa(p.UID)) || slices.Contains(a.gids, "@"+strconv.Itoa(p.GID)) ||
+		slices.Contains(a.tokens, "token:"+p.Token) || slices.Contains(a.certs, "cert:"+p.Certificate)
 }
 
 // entryFor returns how a list names a peer.

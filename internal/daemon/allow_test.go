@@ -40,7 +40,7 @@ func TestListRoundTrip(t *testing.T) {
 	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
 	require.Len(t, l.byType, 3)
 	require.NoError(t, again.Set(strings.ReplaceAll(l.String(), "a;b=3;", "")))
-	require.Equal(t, allowed{uids: []int{1}, gids: []int{2}}, again.byType["pdf"])
+	require.Equal(t, allowed{uids: []string{"1"}, gids: []string{"@2"}}, again.byType["pdf"])
 }
 
 func TestErrorNamesTheInvalidEntry(t *testing.T) {
