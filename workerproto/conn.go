@@ -33,15 +33,7 @@ func CheckSocketPath(path string) error {
 // Dial connects to the dispatcher at path and sends hello. If the dispatcher refuses
 // the worker, the error is an *Error. An impossible path is ErrSocketPath.
 func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
-	if err := CheckSocketPath(path); err != nil {
-		return nil, err
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return Connect(ctx, conn, hello)
+	return DialAt(ctx, SocketAddress(path), &Credentials{}, hello)
 }
 
 // Connect sends hello on a fresh connection. It waits for the welcome, at most until

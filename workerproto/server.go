@@ -108,25 +108,24 @@ func (srv *server) admit(conn net.Conn) {
 	}
 	var objection *Error
 	srv.mu.Lock()
-	stopping := srv.stopping
-	if !c.guest && !stopping {
+	switch {
+	case srv.stopping:
+		objection = Complain(ShuttingDown, "the dispatcher stops")
+	case !c.guest:
 		objection = srv.countLocked(c)
 	}
-	if objection == nil && !stopping {
+	if objection == nil {
 		srv.open[c] = struct{}{}
 		srv.running.Add(1)
 	}
 	n := len(srv.open)
 	srv.mu.Unlock()
-	switch {
-	case stopping:
-		srv.reject(conn, Complain(ShuttingDown, "the dispatcher stops"))
-	case objection != nil:
-		srv.reject(conn, objection)
-	default:
-		srv.obs.Connections(n)
-		go srv.run(c)
+	if objection != nil {
+		Reject(conn, srv.obs, objection)
+		return
 	}
+	srv.obs.Connections(n)
+	go srv.run(c)
 }
 
 // countLocked counts a connection for its user, unless that exceeds the share of the user.
@@ -139,8 +138,9 @@ func (srv *server) countLocked(c *serverConn) *Error {
 	return nil
 }
 
-func (srv *server) reject(conn net.Conn, err *Error) {
-	srv.obs.Complained(err.Code)
+// Reject answers a fresh connection with an error and closes it. It does not block.
+func Reject(conn net.Conn, obs Observer, err *Error) {
+	obs.Complained(err.Code)
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write(Append(nil, err)) // does not block: it fits into the buffer of a fresh socket
 	_ = conn.Close()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -84,11 +83,7 @@ func (d *Daemon) connectsTooFast(p workerproto.Peer) string {
 
 // rejectWorker answers a connection on the worker socket with an error and closes it.
 func (d *Daemon) rejectWorker(conn net.Conn, p workerproto.Peer) {
-	complaint := workerproto.Complain(workerproto.TooManyConnections, "%s", d.connectsTooFast(p))
-	d.metrics.workers.Complained(complaint.Code)
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write(workerproto.Append(nil, complaint)) // does not block: it fits into the buffer of a fresh socket
-	_ = conn.Close()
+	workerproto.Reject(conn, d.metrics.workers, workerproto.Complain(workerproto.TooManyConnections, "%s", d.connectsTooFast(p)))
 }
 
 // rejectCaller answers a connection on the API socket with an error and closes it.
