@@ -89,14 +89,7 @@ type apiServer struct {
 	pool      *pgxpool.Pool // connections for callers
 	controls  atomic.Pointer[contract.Controls]
 	calls     backend.Calls // on the pool
-	listeners []apiListener
-}
-
-// apiListener is one listener of the API.
-type apiListener struct {
-	net.Listener
-
-	guests bool // callers must prove who they are
+	listeners []net.Listener
 }
 
 // apiPool returns connections to Postgres for callers, so that callers and claims do not
@@ -130,13 +123,13 @@ func (d *Daemon) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.api.listeners = []apiListener{{Listener: socket}}
+	d.api.listeners = []net.Listener{socket}
 	tcp, err := d.listenTCP("--api-listen", d.cfg.API.Listen, "http/1.1", workerproto.CallerProtocol)
 	if tcp == nil || err != nil {
 		return err
 	}
 	p := d.listeners.visitors.current()
-	d.api.listeners = append(d.api.listeners, apiListener{tcp, p.needed()})
+	d.api.listeners = append(d.api.listeners, tcp)
 	d.log.Info("API on TCP", zap.Stringer("address", tcp.Addr()), zap.Bool("tokens", p.tokens != nil), zap.Bool("tls", p.tls != nil))
 	if at, ok := tcp.Addr().(*net.TCPAddr); ok && p.tls == nil && p.needed() && !at.IP.IsLoopback() {
 		d.log.Warn("callers send their tokens without encryption, because the API has no TLS: add --tls-cert, or listen on loopback behind a "+
@@ -157,15 +150,18 @@ func (d *Daemon) listenTCP(flag, address string, protocols ...string) (net.Liste
 			return nil, cannotListen(flag, address, err)
 		}
 	}
-	if p := d.listeners.visitors.current(); p.tls == nil && !p.needed() {
-		return l, nil
-	} else if p.tls != nil {
+	p := d.listeners.visitors.current()
+	if p.tls != nil {
 		l = d.limited(l, func(conn net.Conn, _ workerproto.Peer) {
 			d.metrics.visitors.WithLabelValues("connection-rate").Inc()
 			_ = conn.Close() // it has not sent the request for a handshake
 		})
 	}
-	return d.listeners.visitors.gate(l, d.handshakeFailed(flag), protocols...), nil
+	if p.tls != nil || p.needed() {
+		l = d.listeners.visitors.gate(l, d.handshakeFailed(flag), protocols...)
+	}
+	d.listeners.all = append(d.listeners.all, l)
+	return l, nil
 }
 
 // cannotListen returns the error for a TCP address that cannot be used.
@@ -227,15 +223,14 @@ func (d *Daemon) askBook(ctx context.Context, f func(*permits.Book)) bool {
 func (d *Daemon) serveAPI(ctx context.Context) {
 	for _, l := range d.api.listeners {
 		handler := d.api.handler.Local(d.withBundle(d.api.handler))
-		incoming := l.Listener
-		switch {
-		case l.guests:
-			handler = d.api.handler.Guarded(d.cfg.API.TokenFile == "")
-		case l.Addr().Network() == "unix":
+		incoming, guests := l, false // guests must prove who they are
+		if l.Addr().Network() == "unix" {
 			incoming = d.limited(l, d.rejectCaller)
+		} else if guests = d.listeners.visitors.current().needed(); guests {
+			handler = d.api.handler.Guarded(d.cfg.API.TokenFile == "")
 		}
 		d.ending.services.Go(func() {
-			if err := d.api.handler.Serve(ctx, incoming, l.guests, handler, zap.NewStdLog(d.log)); err != nil {
+			if err := d.api.handler.Serve(ctx, incoming, guests, handler, zap.NewStdLog(d.log)); err != nil {
 				d.log.Error("API", zap.Stringer("address", l.Addr()), zap.Error(err))
 			}
 		})

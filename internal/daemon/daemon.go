@@ -57,7 +57,7 @@ type Daemon struct {
 
 // listeners are the sockets, and what is known of connections over TCP.
 type listeners struct {
-	sockets  []net.Listener
+	all      []net.Listener
 	cutOff   atomic.Bool  // the path of a socket is not the socket of this process
 	workers  net.Listener // on TCP; nil = none
 	visitors *visitors
@@ -86,16 +86,16 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		ending: ending{failed: make(chan error, 1), stopping: stopping, stop: stop, statements: statements, lose: lose},
 	}
 	d.listeners.visitors = newVisitors(d.metrics.visitors)
-	var worker net.Listener
 	defer func() {
 		if err != nil {
-			d.abort(worker)
+			d.abort()
 		}
 	}()
 	if err = d.complete(); err != nil {
 		return nil, err
 	}
-	if worker, err = d.listen(cfg.WorkerSocket, cfg.WorkerAccess); err != nil {
+	worker, err := d.listen(cfg.WorkerSocket, cfg.WorkerAccess)
+	if err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
@@ -152,13 +152,11 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 
 // prepareTCP reads the files of the listeners on TCP.
 func (d *Daemon) prepareTCP() error {
-	if err := d.cfg.CheckListeners(); err != nil {
-		return exit.Usagef("%w", err)
+	err := d.cfg.CheckListeners()
+	if err == nil && d.listensOnTCP() {
+		err = d.loadProofs()
 	}
-	if !d.listensOnTCP() {
-		return nil
-	}
-	if err := d.loadProofs(); err != nil {
+	if err != nil {
 		return exit.Usagef("%w", err)
 	}
 	return nil
@@ -191,7 +189,7 @@ func (d *Daemon) listen(path string, access workerproto.Access) (net.Listener, e
 			return nil, socketFailure(err)
 		}
 	}
-	d.listeners.sockets = append(d.listeners.sockets, l)
+	d.listeners.all = append(d.listeners.all, l)
 	return l, nil
 }
 
@@ -469,17 +467,11 @@ func (d *Daemon) await(stages *shell.Stop, stage shell.Stage) {
 }
 
 // abort stops the components of a failed Start.
-func (d *Daemon) abort(worker net.Listener) {
+func (d *Daemon) abort() {
 	defer d.lock.release()
 	CloseSockets(&d.cfg)
-	if worker != nil {
-		_ = worker.Close() // it accepted no connection
-	}
-	for _, l := range d.api.listeners {
-		_ = l.Close()
-	}
-	if tcp := d.listeners.workers; tcp != nil {
-		_ = tcp.Close()
+	for _, l := range d.listeners.all {
+		_ = l.Close() // it accepted no connection
 	}
 	if d.api.pool != nil {
 		d.api.pool.Close()

@@ -41,7 +41,7 @@ const socketCheck = time.Second
 // restoring returns the service that creates a socket anew if its file was removed.
 func (d *Daemon) restoring() background.Service {
 	return background.Service{Name: "sockets", Step: func(context.Context, background.Now) (_ time.Duration, first error) {
-		for _, l := range d.listeners.sockets {
+		for _, l := range d.listeners.all {
 			restored, err := workerproto.Restore(l)
 			if restored {
 				d.log.Warn("the file of a socket was removed: the socket is created again", zap.Stringer("socket", l.Addr()))

@@ -34,7 +34,7 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 		ErrorLog:          errorLog,
 		ConnState:         connections.changed,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return quota.WithUser(context.WithValue(ctx, connKey{}, connection{c, connections}), workerproto.PeerOf(c).User())
+			return quota.WithUser(context.WithValue(ctx, connKey{}, c), workerproto.PeerOf(c).User())
 		},
 	}
 	ended := make(chan struct{})
@@ -58,29 +58,22 @@ func (h *Handler) serve(ctx context.Context, l net.Listener, connections *connec
 	return err
 }
 
+// connKey is the key of the *callerConn in the context of a request.
 type connKey struct{}
-
-// connection is the connection of a request.
-type connection struct {
-	net.Conn
-
-	of *connections
-}
 
 // ConnOf returns the connection of a request, so that a handler can identify the peer. It
 // returns nil outside of Serve.
 func ConnOf(r *http.Request) net.Conn {
-	c, _ := r.Context().Value(connKey{}).(connection)
-	if own, ok := c.Conn.(*callerConn); ok {
-		return own.Conn
+	if c, ok := r.Context().Value(connKey{}).(*callerConn); ok {
+		return c.Conn
 	}
-	return c.Conn
+	return nil
 }
 
 // identified counts the connection of a request for the user of the request.
 func (h *Handler) identified(r *http.Request, user string) {
-	if c, ok := r.Context().Value(connKey{}).(connection); ok {
-		c.of.identified(c.Conn, user)
+	if c, ok := r.Context().Value(connKey{}).(*callerConn); ok {
+		c.connections.identified(c, user)
 	}
 }
 
