@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,7 +77,11 @@ func (*frames) Frames(s *workerproto.CallerSession, list []workerproto.CallerFra
 // HTTP does when a caller disconnects.
 func (h *frames) Closed(s *workerproto.CallerSession, _ error) {
 	session := s.Value.(*frameSession)
-	for _, r := range session.takeAll() {
+	session.mu.Lock()
+	open := session.open
+	session.open = nil
+	session.mu.Unlock()
+	for _, r := range open { // order-free: the requests are independent
 		r.abandon(nil)
 		r.finished(rest.CallerGone.Status)
 	}
@@ -135,19 +137,26 @@ func (s *frameSession) begin(f *workerproto.Request) {
 		r.fail(rest.QueueFull.Of(fmt.Sprintf("this connection has %d open requests, which is the limit", s.session.MaxRequests())).Retryable())
 		return
 	}
-	if err := r.submit(f); err != nil {
-		r.fail(s.h.problemOn(frameRoute, err))
-	}
+	r.try(func() error { return r.submit(f) })
+}
+
+// try executes a step of the request. An error or a panic of the step ends the request.
+func (r *frameRequest) try(step func() error) {
+	var err error
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+		if err != nil {
+			r.fail(r.s.h.problemOn(frameRoute, err))
+		}
+	}()
+	err = step()
 }
 
 // submit checks a request and passes it to the dispatcher.
 func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	h := r.s.h
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v)
-		}
-	}()
 	o := requestOf(f)
 	o.User = r.body.User()
 	if err := h.requests.Check(&o); err != nil {
@@ -171,7 +180,7 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	r.stop = stop
 	r.s.following.Go(func() {
 		defer stop(nil)
-		r.follow(ctx, &o)
+		r.try(func() error { return r.follow(ctx, &o) })
 	})
 	return nil
 }
@@ -265,22 +274,8 @@ func (r *frameRequest) finished(status int) {
 	r.s.h.obs.Responded(frameRoute, status, time.Since(r.began))
 }
 
-// takeAll removes and returns the open requests.
-func (s *frameSession) takeAll() []*frameRequest {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := slices.Collect(maps.Values(s.open)) // order-free: the requests are independent
-	clear(s.open)
-	return all
-}
-
 // follow sends the events and the answer of a followed request.
-func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.fail(r.s.h.problemOn(frameRoute, panicked(v)))
-		}
-	}()
+func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) error {
 	pass := func(v *ondemand.View) error {
 		if o.Events {
 			r.sendEvents(v)
@@ -303,13 +298,10 @@ func (r *frameRequest) follow(ctx context.Context, o *ondemand.Request) {
 			r.answer(v.Job, a)
 		}
 	}
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		r.fail(rest.JobCancelled.Of(errCancelled.Error()))
-	default:
-		r.fail(r.s.h.problemOn(frameRoute, err))
+	if err != nil && ctx.Err() != nil {
+		return rest.JobCancelled.Of(errCancelled.Error())
 	}
+	return err
 }
 
 // sendEvents sends the events of a view. An event that exceeds the share of the user is left out.
