@@ -19,9 +19,8 @@ const (
 
 // Address is the address of a dispatcher.
 type Address struct {
-	network string // unix or tcp
-	target  string // a path, or host and port
-	tls     bool
+	scheme string // unix, tls or tcp
+	target string // a path, or host and port
 }
 
 // Addresses are the addresses of dispatchers, in the order in which they are tried.
@@ -49,13 +48,13 @@ func parseAddress(text string) (a Address, err error) {
 	case err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "": // the text may contain a password
 		return a, fmt.Errorf("%w: give unix:///path, tls://host:port, or tcp://127.0.0.1:port, and a token apart", ErrAddress)
 	case u.Scheme == "unix" && u.Host == "":
-		return Address{network: "unix", target: u.Path}, CheckSocketPath(u.Path)
+		return SocketAddress(u.Path), CheckSocketPath(u.Path)
 	case (u.Scheme == "tls" || u.Scheme == "tcp") && u.Hostname() != "" && u.Port() != "" && strings.Trim(u.Path, "/") == "":
-		a = Address{network: "tcp", target: u.Host, tls: u.Scheme == "tls"}
+		a = Address{u.Scheme, u.Host}
 	default:
 		return a, fmt.Errorf("%q is %w: give unix:///path, tls://host:port, or tcp://127.0.0.1:port", text, ErrAddress)
 	}
-	if !a.tls && !IsLoopback(u.Hostname()) {
+	if a.scheme == "tcp" && !IsLoopback(u.Hostname()) {
 		return a, fmt.Errorf("%q is %w: tcp is only for this host, because tokens and jobs are not encrypted: give tls://%s",
 			text, ErrAddress, a.target)
 	}
@@ -67,49 +66,48 @@ func IsLoopback(host string) bool { return host == "localhost" || net.ParseIP(ho
 
 // String returns the address as ParseAddresses reads it.
 func (a Address) String() string {
-	switch {
-	case a.network == "unix":
-		return "unix://" + strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F", "#", "%23").Replace(a.target)
-	case a.tls:
-		return "tls://" + a.target
+	target := a.target
+	if a.scheme == "unix" {
+		target = strings.NewReplacer("%", "%25", ",", "%2C", "?", "%3F", "#", "%23").Replace(target)
 	}
-	return "tcp://" + a.target
+	return a.scheme + "://" + target
 }
 
 // Name returns the path of a Unix socket, and otherwise the address, for messages.
 func (a Address) Name() string {
-	if a.network == "unix" {
+	if a.scheme == "unix" {
 		return a.target
 	}
 	return a.String()
 }
 
 // SocketAddress returns the address of a Unix socket.
-func SocketAddress(path string) Address { return Address{network: "unix", target: path} }
+func SocketAddress(path string) Address { return Address{"unix", path} }
 
 // TLSAddress returns the address of a listener with TLS.
-func TLSAddress(host string) Address { return Address{network: "tcp", target: host, tls: true} }
+func TLSAddress(host string) Address { return Address{"tls", host} }
 
 // connectTimeout bounds a connection attempt, and a TLS handshake.
 const connectTimeout = 10 * time.Second
 
 // Connect opens a connection for one of the protocols. It reads the files of the credentials.
 func (a Address) Connect(ctx context.Context, c *Credentials, protocol string) (net.Conn, error) {
-	if a.network == "unix" {
-		if err := CheckSocketPath(a.target); err != nil {
-			return nil, err
-		}
-	}
+	network := "tcp"
 	var config *tls.Config
-	if a.tls {
-		var err error
-		if config, err = c.config(a.target, protocol); err != nil {
-			return nil, err
-		}
+	var err error
+	switch a.scheme {
+	case "unix":
+		network = a.scheme
+		err = CheckSocketPath(a.target)
+	case "tls":
+		config, err = c.config(a.target, protocol)
+	}
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, a.network, a.target)
+	conn, err := new(net.Dialer).DialContext(ctx, network, a.target)
 	if err != nil || config == nil {
 		return conn, err
 	}

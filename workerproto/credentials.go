@@ -197,7 +197,7 @@ func DialCaller(ctx context.Context, a Address, c *Credentials, token, caller st
 
 // open connects to a dispatcher, and returns the token for it.
 func (c *Credentials) open(ctx context.Context, a Address, protocol string) (conn net.Conn, token string, err error) {
-	if a.network != "unix" {
+	if a.scheme != "unix" {
 		if token, err = c.Token(); err != nil {
 			return nil, "", err
 		}

@@ -17,11 +17,9 @@ type Peer struct {
 }
 
 // PeerOf returns what is known of the process at the other end of a connection without its help: on a Unix socket its ids, over TCP
-// its address. A wrapper must have the method NetConn, as in crypto/tls.
+// its address.
 func PeerOf(conn net.Conn) Peer {
-	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = wrapper.NetConn()
-	}
+	conn = Unwrapped(conn)
 	peer := kernelPeer(conn)
 	if conn != nil {
 		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -29,6 +27,14 @@ func PeerOf(conn net.Conn) Peer {
 		}
 	}
 	return peer
+}
+
+// Unwrapped returns the connection below a wrapper, which must have the method NetConn, as in crypto/tls.
+func Unwrapped(conn net.Conn) net.Conn {
+	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return wrapper.NetConn()
+	}
+	return conn
 }
 
 // User names the user of the process: "uid 1001", "cert gpu-1", or the name of the token, which contains no space. All unknown users

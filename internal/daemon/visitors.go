@@ -152,21 +152,12 @@ func (c *visitor) Close() error {
 	return c.TCPConn.Close()
 }
 
-// visitorOf returns the visitor below a connection.
-func visitorOf(conn net.Conn) *visitor {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	c, _ := conn.(*visitor)
-	return c
-}
-
 // identify decides who a peer is, by its token, or else by its certificate. A peer that needs no proof has all rights. A Unix socket needs
 // none.
 func (v *visitors) identify(conn net.Conn, token string) (who httpapi.Visitor, objection string) {
 	who = httpapi.Visitor{Peer: workerproto.PeerOf(conn), Rights: httpapi.AllRights}
-	c := visitorOf(conn)
-	if c == nil {
+	c, ok := workerproto.Unwrapped(conn).(*visitor)
+	if !ok {
 		return who, ""
 	}
 	v.mu.Lock()

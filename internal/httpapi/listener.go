@@ -106,12 +106,7 @@ func (c *callerConn) Close() error {
 }
 
 // NetConn returns the connection itself without TLS, so that workerproto.PeerOf can identify the peer.
-func (c *callerConn) NetConn() net.Conn {
-	if secure, ok := c.Conn.(*tls.Conn); ok {
-		return secure.NetConn()
-	}
-	return c.Conn
-}
+func (c *callerConn) NetConn() net.Conn { return workerproto.Unwrapped(c.Conn) }
 
 // Bounds of the answers to rejected connections. A connection beyond them is closed without
 // an answer.
