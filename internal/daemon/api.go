@@ -152,7 +152,7 @@ func (d *Daemon) listenTCP(flag, address string, protocols ...string) (net.Liste
 	}
 	p := d.listeners.visitors.current()
 	if p.tls != nil {
-		l = d.limited(l, func(conn net.Conn, _ workerproto.Peer) {
+		l = d.limited(l, func(conn net.Conn, _ string) {
 			d.metrics.visitors.WithLabelValues("connection-rate").Inc()
 			_ = conn.Close() // it has not sent the request for a handshake
 		})
@@ -225,7 +225,7 @@ func (d *Daemon) serveAPI(ctx context.Context) {
 		handler := d.api.handler.Local(d.withBundle(d.api.handler))
 		incoming, guests := l, false // guests must prove who they are
 		if l.Addr().Network() == "unix" {
-			incoming = d.limited(l, d.rejectCaller)
+			incoming = d.limited(l, d.api.handler.Reject)
 		} else if guests = d.listeners.visitors.current().needed(); guests {
 			handler = d.api.handler.Guarded(d.cfg.API.TokenFile == "")
 		}

@@ -70,7 +70,7 @@ type ending struct {
 	stopping   context.Context // done when the stop begins
 	statements context.Context // of statements; done after Lose
 
-	stop, lose, workers, background, heartbeats context.CancelFunc
+	stop, lose, serving, heartbeats context.CancelFunc
 
 	services sync.WaitGroup // heartbeats, services, listener, API
 	sessions sync.WaitGroup // of workers
@@ -142,24 +142,14 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	undo := d.construct(ctx, lease)
 	d.start()
 	d.follow(*d.api.controls.Load())
-	d.serveWorkers(worker)
-	d.serveBackground(undo)
+	serving, end := context.WithCancel(context.Background())
+	d.ending.serving = end
+	d.serveWorkers(serving, worker)
+	d.serveBackground(serving, undo)
 	d.notifySupervisor("READY=1")
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
 	return d, nil
-}
-
-// prepareTCP reads the files of the listeners on TCP.
-func (d *Daemon) prepareTCP() error {
-	err := d.cfg.CheckListeners()
-	if err == nil && d.listensOnTCP() {
-		err = d.loadProofs()
-	}
-	if err != nil {
-		return exit.Usagef("%w", err)
-	}
-	return nil
 }
 
 // complete sets the bounds that have no value, and reads the files of the listeners on TCP.
@@ -172,7 +162,14 @@ func (d *Daemon) complete() error {
 	if err := d.checkDescriptors(); err != nil {
 		return err
 	}
-	return d.prepareTCP()
+	err := d.cfg.CheckListeners()
+	if err == nil && d.listensOnTCP() {
+		err = d.loadProofs()
+	}
+	if err != nil {
+		return exit.Usagef("%w", err)
+	}
+	return nil
 }
 
 // listen returns the socket that was passed for a path, or opens one.
@@ -305,10 +302,8 @@ func (d *Daemon) start() {
 	d.loop.Start(&shell.Ports{Statement: execute, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
 
-// serveWorkers accepts workers.
-func (d *Daemon) serveWorkers(l net.Listener) {
-	ctx, cancel := context.WithCancel(context.Background())
-	d.ending.workers = cancel
+// serveWorkers accepts workers until ctx is done.
+func (d *Daemon) serveWorkers(ctx context.Context, l net.Listener) {
 	var more []net.Listener
 	if tcp := d.listeners.workers; tcp != nil {
 		more = append(more, tcp)
@@ -321,14 +316,12 @@ func (d *Daemon) serveWorkers(l net.Listener) {
 	})
 }
 
-// serveBackground starts heartbeats, maintenance, the API and the listener.
-func (d *Daemon) serveBackground(undo func()) {
+// serveBackground starts heartbeats, and until ctx is done maintenance, the API and the listener.
+func (d *Daemon) serveBackground(ctx context.Context, undo func()) {
 	leased, end := context.WithCancel(context.Background())
 	d.ending.heartbeats = end
 	d.ending.services.Go(func() { d.heartbeats.run(leased) })
 	d.ending.services.Go(func() { d.heartbeats.guard(leased) })
-	ctx, cancel := context.WithCancel(context.Background())
-	d.ending.background = cancel
 	d.ending.services.Go(func() { d.reload(ctx) })
 	d.ending.services.Go(func() {
 		defer undo()
@@ -394,8 +387,7 @@ func (d *Daemon) stop() error {
 	d.loop.Order(stages.Begin(d.heartbeats.lease.now()))
 	d.await(stages, shell.Settling)
 	d.api.rows.Release()
-	d.ending.background()
-	d.ending.workers()
+	d.ending.serving()
 	d.ending.sessions.Wait()
 	d.await(stages, shell.Leaving)
 	d.ending.heartbeats() // after the last end is recorded: finishes need the lease

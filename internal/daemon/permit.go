@@ -66,27 +66,17 @@ func (d *Daemon) permitSpawn(r *contract.SpawnRequest) string {
 	return ""
 }
 
-// limited wraps a Unix socket in the limit of connections per second and user.
-func (d *Daemon) limited(l net.Listener, reject func(net.Conn, workerproto.Peer)) net.Listener {
+// limited wraps a listener in the limit of connections per second and user. reject gets the text for a process that exceeds it.
+func (d *Daemon) limited(l net.Listener, reject func(conn net.Conn, reason string)) net.Listener {
 	tooFast := newLimitedLog(d.log, 1, "a user opens connections too fast; they are rejected")
 	return &rateListener{l, newConnectionLimit(d.cfg.ConnectionRate), func(conn net.Conn, p workerproto.Peer) {
 		tooFast.peer(p, zap.Stringer("listener", l.Addr()))
-		reject(conn, p)
+		reject(conn, fmt.Sprintf("uid %d opens more than %d connections per second: keep connections open, or try again later",
+			p.UID, d.cfg.ConnectionRate))
 	}}
 }
 
-// connectsTooFast is the text for a process whose connection is rejected.
-func (d *Daemon) connectsTooFast(p workerproto.Peer) string {
-	return fmt.Sprintf("uid %d opens more than %d connections per second: keep connections open, or try again later",
-		p.UID, d.cfg.ConnectionRate)
-}
-
 // rejectWorker answers a connection on the worker socket with an error and closes it.
-func (d *Daemon) rejectWorker(conn net.Conn, p workerproto.Peer) {
-	workerproto.Reject(conn, d.metrics.workers, workerproto.Complain(workerproto.TooManyConnections, "%s", d.connectsTooFast(p)))
-}
-
-// rejectCaller answers a connection on the API socket with an error and closes it.
-func (d *Daemon) rejectCaller(conn net.Conn, p workerproto.Peer) {
-	d.api.handler.Reject(conn, d.connectsTooFast(p))
+func (d *Daemon) rejectWorker(conn net.Conn, reason string) {
+	workerproto.Reject(conn, d.metrics.workers, workerproto.Complain(workerproto.TooManyConnections, "%s", reason))
 }
