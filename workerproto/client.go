@@ -52,13 +52,6 @@ func (c *client) start(ctx context.Context, conn net.Conn, hello frame) error {
 	return nil
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
 func (c *client) handshake(hello frame) error {
 	if err := c.conn.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return err
@@ -187,7 +180,10 @@ func (c *client) write() {
 func (c *client) Close() error {
 	c.out.close(nil)
 	<-c.written
-	return ignoreClosed(c.conn.Close())
+	if err := c.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Abort closes the connection at once, as a crash does. Queued frames are dropped.
