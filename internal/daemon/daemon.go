@@ -142,10 +142,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	undo := d.construct(ctx, lease)
 	d.start()
 	d.follow(*d.api.controls.Load())
-	serving, end := context.WithCancel(context.Background())
-	d.ending.serving = end
-	d.serveWorkers(serving, worker)
-	d.serveBackground(serving, undo)
+	d.serve(worker, undo)
 	d.notifySupervisor("READY=1")
 	log.Info("ready", zap.Int32("dispatcher", d.store.Dispatcher()), zap.String("name", cfg.Name),
 		zap.String("workers", cfg.WorkerSocket), zap.String("api", cfg.APISocket))
@@ -302,24 +299,22 @@ func (d *Daemon) start() {
 	d.loop.Start(&shell.Ports{Statement: execute, Workers: d.workers, Callers: d.api.requests, Rows: d.api.rows, Fail: d.fail})
 }
 
-// serveWorkers accepts workers until ctx is done.
-func (d *Daemon) serveWorkers(ctx context.Context, l net.Listener) {
+// serve accepts workers and callers, and starts heartbeats, services and the listener.
+func (d *Daemon) serve(worker net.Listener, undo func()) {
+	ctx, end := context.WithCancel(context.Background())
+	leased, expire := context.WithCancel(context.Background())
+	d.ending.serving, d.ending.heartbeats = end, expire
 	var more []net.Listener
 	if tcp := d.listeners.workers; tcp != nil {
 		more = append(more, tcp)
 		d.log.Info("workers on TCP", zap.Stringer("address", tcp.Addr()))
 	}
 	d.ending.sessions.Go(func() {
-		if err := workerproto.Serve(ctx, d.limited(l, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers, more...); err != nil {
+		err := workerproto.Serve(ctx, d.limited(worker, d.rejectWorker), d.cfg.Workers, d.workers, d.metrics.workers, more...)
+		if err != nil {
 			d.fail(fmt.Errorf("worker socket: %w", err))
 		}
 	})
-}
-
-// serveBackground starts heartbeats, and until ctx is done maintenance, the API and the listener.
-func (d *Daemon) serveBackground(ctx context.Context, undo func()) {
-	leased, end := context.WithCancel(context.Background())
-	d.ending.heartbeats = end
 	d.ending.services.Go(func() { d.heartbeats.run(leased) })
 	d.ending.services.Go(func() { d.heartbeats.guard(leased) })
 	d.ending.services.Go(func() { d.reload(ctx) })
