@@ -164,18 +164,6 @@ func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sq
 	return list, err
 }
 
-// pause waits for d.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/jackc/pgx/v5"
@@ -86,7 +87,7 @@ func (l *Listener) loop(ctx context.Context) {
 			return
 		}
 		l.store.config.Observer.Listening(false, err)
-		if pause(ctx, listenPause/2+rand.N(listenPause/2)) != nil {
+		if !background.Pause(ctx, listenPause/2+rand.N(listenPause/2)) {
 			return
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
 // A migration that waits for the lock of a table blocks all later statements on this table. During a
@@ -32,10 +34,8 @@ func retryLocked(ctx context.Context, try func(context.Context) error) error {
 				err,
 			)
 		}
-		select {
-		case <-ctx.Done():
+		if !background.Pause(ctx, lockPause) {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-time.After(lockPause):
 		}
 	}
 }

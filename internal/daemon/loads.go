@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -66,7 +67,7 @@ func (l *loads) run(ctx context.Context, typ string) {
 			rows, result.Rest = result.Rest, nil
 			l.done(result)
 		} else {
-			pause(ctx, loadPause)
+			background.Pause(ctx, loadPause)
 		}
 		rows = l.next(typ, rows)
 	}
@@ -83,13 +84,4 @@ func (l *loads) next(typ string, rest []contract.Won) []contract.Won {
 		delete(l.queues, typ)
 	}
 	return queue[:n:n]
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

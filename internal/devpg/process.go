@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
 // watchdogScript shuts a postmaster down when standard input ends. Only the caller's process
@@ -52,9 +54,7 @@ const pidFile = "data/postmaster.pid"
 func reclaim(ctx context.Context, root *os.Root) error {
 	pid := interrupt(root)
 	for postmasterOf(root) != 0 {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+		if !background.Pause(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("the Postgres server with pid %d still holds %s: %w", pid, root.Name(), context.Cause(ctx))
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
 // Options select the server. The zero value means a temporary server with fsync.
@@ -111,10 +113,7 @@ func (s *Server) launch(ctx context.Context, o Options) error {
 		if ctx.Err() != nil || !strings.Contains(s.tail.String(), "is still in use") {
 			return fmt.Errorf("starting Postgres %d in %s: %w%s", s.install.Version, s.dir, err, s.tail.quote())
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		background.Pause(ctx, pause)
 	}
 }
 

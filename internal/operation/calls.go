@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -156,16 +157,12 @@ const (
 
 // confirm waits until all dispatchers have said that they follow a version. It returns the names of those that have not.
 func (a API) confirm(ctx context.Context, version int64) (missing []string, err error) {
-	look := time.NewTicker(confirmPause)
-	defer look.Stop()
 	for end := time.Now().Add(confirmTime); ; {
 		missing, err = a.texts(ctx, `SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+alive+` AND controls < $1 ORDER BY 1`, version)
 		if err != nil || len(missing) == 0 || time.Now().After(end) {
 			return missing, err
 		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
+		if !background.Pause(ctx, confirmPause) {
 			return missing, ctx.Err()
 		}
 	}

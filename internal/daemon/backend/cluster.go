@@ -108,10 +108,7 @@ func (c *Cluster) view(ctx context.Context) []contract.Member {
 			waits = !c.complete(&members[i]) && !wasSilent(before, members[i].ID) || waits
 		}
 		if waits {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			background.Pause(ctx, pause)
 		}
 	}
 	c.read = time.Now()

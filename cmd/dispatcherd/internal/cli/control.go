@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -196,14 +197,7 @@ func (a *Invocation) awaitDrain(ctx context.Context, d *client.DrainState) error
 	if len(d.Unconfirmed) > 0 {
 		return exit.Errorf(exit.Unavailable, "not all dispatchers follow the drain yet: repeat the command")
 	}
-	look := time.NewTicker(lookPause)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C:
-		}
+	for background.Pause(ctx, lookPause) {
 		p, err := a.client.Drains(ctx, client.Names{Prefix: d.Worker, Query: client.Query{Limit: 1000}})
 		at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == d.Key() })
 		switch {
@@ -215,4 +209,5 @@ func (a *Invocation) awaitDrain(ctx context.Context, d *client.DrainState) error
 			return nil
 		}
 	}
+	return ctx.Err()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -40,10 +41,8 @@ in the last hour. A dispatcher counts from its start.`
 			if err != nil || !watch {
 				return err
 			}
-			select {
-			case <-cmd.Context().Done():
+			if !background.Pause(cmd.Context(), watchPause) {
 				return nil
-			case <-time.After(watchPause):
 			}
 		}
 	}

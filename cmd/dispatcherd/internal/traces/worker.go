@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/worker"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -116,19 +117,7 @@ func (w *tracedWorker) add(s *tracedSlot) (int32, error) {
 
 // await waits for an instant of the compressed clock. It returns false if ctx ended.
 func (w *tracedWorker) await(ctx context.Context, at time.Duration) bool {
-	return pause(ctx, time.Until(w.replay.begin.Add(at)))
-}
-
-// pause waits for d. It returns false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return background.Pause(ctx, time.Until(w.replay.begin.Add(at)))
 }
 
 // free waits until a slot's job has ended. It returns false if ctx ended before.
@@ -165,7 +154,7 @@ func (w *tracedWorker) work(ctx context.Context, job *worker.Job) (any, error) {
 	s.busy = done
 	w.mu.Unlock()
 
-	finished := pause(ctx, time.Duration(p.MS*float64(time.Millisecond)))
+	finished := background.Pause(ctx, time.Duration(p.MS*float64(time.Millisecond)))
 	w.mu.Lock()
 	s.busy = nil
 	w.mu.Unlock()
