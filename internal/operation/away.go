@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -26,12 +24,6 @@ func (c Controls) SendAway(ctx context.Context, name string, on bool) (version i
 	}
 	_, version, err = change[named](ctx, c, none, sendAwaySQL, name, on, c.By)
 	return version, err
-}
-
-// readAway reads which dispatchers are drained.
-func (c Controls) readAway(ctx context.Context) ([]int32, error) {
-	rows, _ := c.DB.Query(ctx, `SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
-	return pgx.CollectRows(rows, pgx.RowTo[int32])
 }
 
 // DispatcherName names a dispatcher.

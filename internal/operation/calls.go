@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -158,7 +156,8 @@ const (
 // confirm waits until all dispatchers have said that they follow a version. It returns the names of those that have not.
 func (a API) confirm(ctx context.Context, version int64) (missing []string, err error) {
 	for end := time.Now().Add(confirmTime); ; {
-		missing, err = a.texts(ctx, `SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+alive+` AND controls < $1 ORDER BY 1`, version)
+		missing, err = column[string](ctx, a.DB,
+			`SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+alive+` AND controls < $1 ORDER BY 1`, version)
 		if err != nil || len(missing) == 0 || time.Now().After(end) {
 			return missing, err
 		}
@@ -171,14 +170,8 @@ func (a API) confirm(ctx context.Context, version int64) (missing []string, err 
 // alive is true for dispatcher d unless it was declared lost or has left.
 const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
 
-// texts reads texts.
-func (a API) texts(ctx context.Context, sql string, args ...any) ([]string, error) {
-	rows, _ := a.DB.Query(ctx, sql, args...) // the next line returns its error
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
 // offered reads the types for which dispatchers have slots.
 func (a API) offered(ctx context.Context) ([]string, error) {
-	return a.texts(ctx, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
+	return column[string](ctx, a.DB, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
 		WHERE `+alive+` AND t.value::bigint > 0 ORDER BY 1`)
 }

@@ -51,28 +51,30 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
 	}
 	if err == nil {
-		all.Away, err = c.readAway(ctx)
+		all.Away, err = column[int32](ctx, c.DB, `SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
 	}
-	if err == nil {
-		all.Retries, err = c.readRetries(ctx)
+	if err != nil {
+		return all, err
 	}
-	return all, err
-}
-
-func (c Controls) readRetries(ctx context.Context) (map[string]contract.RetryPolicy, error) {
 	states, err := list[contract.RetryState](ctx, c.DB, `SELECT `+retryColumns+` FROM dispatcherd.types
 		WHERE max_attempts IS NOT NULL OR backoff IS NOT NULL`)
-	policies := make(map[string]contract.RetryPolicy, len(states))
+	all.Retries = make(map[string]contract.RetryPolicy, len(states))
 	for _, s := range states {
-		policies[s.Type] = s.RetryPolicy
+		all.Retries[s.Type] = s.RetryPolicy
 	}
-	return policies, err
+	return all, err
 }
 
 // list reads rows.
 func list[T any](ctx context.Context, db claim.DB, sql string, args ...any) ([]T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+}
+
+// column reads rows of one column.
+func column[T any](ctx context.Context, db claim.DB, sql string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
+	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
 // named is the name of a type or worker.

@@ -77,8 +77,7 @@ func (p *pass) step(ctx context.Context, _ background.Now) (wait time.Duration, 
 	p.until = time.Now().Add(stepTime)
 	reading, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	rows, _ := p.DB.Query(reading, nextSQL, readMost, p.after) // the next line returns its error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Operation])
+	all, err := list[Operation](reading, p.DB, nextSQL, readMost, p.after)
 	left := all
 	for len(left) > 0 && err == nil && time.Now().Before(p.until) {
 		var n int
@@ -104,11 +103,11 @@ func alike(list []Operation) int {
 	if first.Kind != "cancel" && first.Kind != "retry" {
 		return 1
 	}
-	n := slices.IndexFunc(list, func(o Operation) bool { return o.Kind != first.Kind || o.Who != first.Who })
-	if n < 0 {
-		n = len(list)
+	n := 1
+	for n < min(len(list), together) && list[n].Kind == first.Kind && list[n].Who == first.Who {
+		n++
 	}
-	return min(n, together)
+	return n
 }
 
 // do does operations that are alike, at least the first of them, and returns to how many of them it has come.
@@ -175,8 +174,7 @@ func (p *pass) transact(ctx context.Context, list []Operation) (changed int, err
 		if _, err := tx.Exec(ctx, lockTime); err != nil {
 			return err
 		}
-		rows, _ := tx.Query(ctx, takeSQL, ids) // the next line returns its error
-		targets, err := pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
+		targets, err := column[dispatcherd.JobID](ctx, tx, takeSQL, ids)
 		if err != nil || len(targets) == 0 {
 			return err
 		}
