@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
 // Kinds of schedules.
@@ -59,13 +60,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d Duration) String() string {
 	const day = 24 * time.Hour
 	days, rest := time.Duration(d)/day, time.Duration(d)%day
-	text := rest.String()
-	if rest%time.Minute == 0 && rest != 0 {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if rest%time.Hour == 0 && rest != 0 {
-		text = strings.TrimSuffix(text, "0m")
-	}
+	text := timing.Span(rest)
 	switch {
 	case days == 0:
 		return text

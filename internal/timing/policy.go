@@ -87,11 +87,11 @@ func (b Backoff) Policy() Policy { return Policy{b.Base, b.Max, usualFactor, usu
 // String describes the policy for people.
 func (p *Policy) String() string {
 	if len(p.delays) == 0 {
-		return fmt.Sprintf("exponential %s ×%v, at most %s", span(p.base), float64(p.factor)/100, span(p.max))
+		return fmt.Sprintf("exponential %s ×%v, at most %s", Span(p.base), float64(p.factor)/100, Span(p.max))
 	}
 	list := make([]string, len(p.delays))
 	for i, d := range p.delays {
-		list[i] = span(d)
+		list[i] = Span(d)
 	}
 	if len(list) == 1 {
 		return "fixed " + list[0]
@@ -99,8 +99,8 @@ func (p *Policy) String() string {
 	return "list " + strings.Join(list, ", ")
 }
 
-// span writes a duration without zeros at its end.
-func span(d time.Duration) string {
+// Span writes a duration without zeros at its end.
+func Span(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if strings.HasSuffix(text, zero) {
