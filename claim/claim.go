@@ -126,7 +126,7 @@ func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.Cla
 		return s.sendContended(ctx, conn, req, params)
 	}
 	rows, err := readWon(ctx, conn, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
-	if e := serverError(err); e != nil && e.Code == lockNotGranted {
+	if AnswerCode(err) == lockNotGranted {
 		s.contention.Store(contentionLasts)
 		return s.sendContended(ctx, conn, req, params)
 	}

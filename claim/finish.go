@@ -35,7 +35,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 		res.Deferred = append(res.Deferred, contract.Deferred{ID: f.ID, Reason: reason})
 	}
 	err := s.record(ctx, req.Items, &req, &res)
-	if AboutRow(err) || isCode(err, timedOut) {
+	if AboutRow(err) || AnswerCode(err) == timedOut {
 		ended := 0
 		var rest []contract.Finish
 		rest, err = alone(req.Items, time.Now().Add(RepeatTime), func(f contract.Finish) error {
@@ -46,7 +46,7 @@ func (s *Store) Finish(ctx context.Context, req contract.FinishRequest) contract
 			return err
 		}, func(f contract.Finish, err error) { postpone(f, reasonOf(err)) })
 		reason := timeOver
-		if isCode(err, timedOut) {
+		if AnswerCode(err) == timedOut {
 			reason, err = reasonOf(err), nil
 		}
 		for _, f := range rest {
@@ -72,7 +72,7 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 	free, me := items, s.me.Load()
 	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
 		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again})
-		if !isCode(err, lockNotGranted) {
+		if AnswerCode(err) != lockNotGranted {
 			return len(items) - len(stale), err
 		}
 		if locked, err = findLocked(ctx, conn, items, me); err != nil {

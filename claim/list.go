@@ -12,7 +12,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // DefaultLimit is the length of a page.
@@ -166,7 +165,7 @@ func (j Jobs) portion(ctx context.Context, f contract.Filter, before dispatcherd
 		p, err = pgx.CollectOneRow(Jobs{DB: tx}.query(ctx, sql, args...), pgx.RowToStructByName[portion])
 		return err
 	})
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == timedOut {
+	if AnswerCode(err) == timedOut {
 		err = ErrSearchTime
 	}
 	return p, err

@@ -36,9 +36,3 @@ func serverError(err error) *pgconn.PgError {
 	e, _ := errors.AsType[*pgconn.PgError](err)
 	return e
 }
-
-// isCode reports whether Postgres sent the error with this SQLSTATE.
-func isCode(err error, code string) bool {
-	e := serverError(err)
-	return e != nil && e.Code == code
-}

@@ -139,10 +139,7 @@ func Explain(err error) string {
 }
 
 // Denied reports whether Postgres rejected a statement because a role lacks a right.
-func Denied(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "42501"
-}
+func Denied(err error) bool { return claim.AnswerCode(err) == "42501" }
 
 // rightsOf names the least role that a group of commands needs; the first match counts. See docs/explanation/security.md.
 var rightsOf = []struct{ command, role string }{

@@ -11,7 +11,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Controller sends the statements of the controller about jobs with keys. Begin comes first. All other
@@ -322,7 +321,7 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.D
 		batch.Queue(impatient)
 		batch.Queue(admitSQL, args...).QueryRow(scan)
 		err := conn.SendBatch(ctx, &batch).Close()
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == lockNotGranted {
+		if claim.AnswerCode(err) == lockNotGranted {
 			found = nil
 			err = scan(conn.QueryRow(ctx, admitFreeSQL, args...))
 		}
