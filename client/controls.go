@@ -37,8 +37,7 @@ func (c *Client) SetRetries(ctx context.Context, typ string, p RetryPolicy) (Ret
 
 // ResumeType ends the pause of a type. The error is a *Problem of type TypeNotFound if the type is not paused.
 func (c *Client) ResumeType(ctx context.Context, typ string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/resume", nil)
-	return answer.Unconfirmed, err
+	return c.control(ctx, "/v1/types/"+segment(typ)+"/resume")
 }
 
 // DrainWorker drains a worker: it gets no jobs until [Client.ResumeWorker], or until it has no process left. worker is its name, or the
@@ -50,8 +49,7 @@ func (c *Client) DrainWorker(ctx context.Context, worker string, order DrainOrde
 
 // ResumeWorker lets a drained worker get jobs again. The error is a *Problem of type TypeNotFound if the worker is not drained.
 func (c *Client) ResumeWorker(ctx context.Context, worker string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/workers/"+segment(worker)+"/resume", nil)
-	return answer.Unconfirmed, err
+	return c.control(ctx, "/v1/workers/"+segment(worker)+"/resume")
 }
 
 // Drains returns the drained workers by name, with the jobs that still run there.
@@ -63,12 +61,16 @@ func (c *Client) Drains(ctx context.Context, q Names) (Page[DrainState], error) 
 // [Client.ResumeDispatcher] or until it is restarted. dispatcher is its name or id. The error is a *Problem of type TypeNotFound if no such
 // dispatcher lives.
 func (c *Client) DrainDispatcher(ctx context.Context, dispatcher string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/dispatchers/"+segment(dispatcher)+"/drain", nil)
-	return answer.Unconfirmed, err
+	return c.control(ctx, "/v1/dispatchers/"+segment(dispatcher)+"/drain")
 }
 
 // ResumeDispatcher lets a drained dispatcher accept workers again. The error is a *Problem of type TypeNotFound if it is not drained.
 func (c *Client) ResumeDispatcher(ctx context.Context, dispatcher string) (unconfirmed []string, err error) {
-	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, "/v1/dispatchers/"+segment(dispatcher)+"/resume", nil)
+	return c.control(ctx, "/v1/dispatchers/"+segment(dispatcher)+"/resume")
+}
+
+// control makes a call that returns a confirmation only.
+func (c *Client) control(ctx context.Context, path string) (unconfirmed []string, err error) {
+	answer, err := Call[contract.Confirmation](ctx, c, http.MethodPost, path, nil)
 	return answer.Unconfirmed, err
 }

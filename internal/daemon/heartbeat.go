@@ -162,19 +162,12 @@ func tell(news chan<- struct{}) {
 
 // guard stops the dispatcher before its lease ends, also while a heartbeat hangs.
 func (h *heartbeats) guard(ctx context.Context) {
-	check := time.NewTicker(shell.GuardInterval(h.length))
-	defer check.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C:
-			if events := with(h.lease, (*shell.Lease).Guard); len(events) > 0 {
-				h.log.Error(
-					"no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed",
-				)
-				h.deliver(events)
-			}
+	for background.Pause(ctx, shell.GuardInterval(h.length)) {
+		if events := with(h.lease, (*shell.Lease).Guard); len(events) > 0 {
+			h.log.Error(
+				"no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed",
+			)
+			h.deliver(events)
 		}
 	}
 }
