@@ -1,11 +1,11 @@
 package daemon
 
 import (
-	"container/list"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +33,7 @@ type visitors struct {
 	mu        sync.Mutex
 	proofs    *proofs
 	open      map[*visitor]struct{}
-	strangers map[netip.Prefix]*list.List // of *visitor, the oldest first
+	strangers map[netip.Prefix][]*visitor // the oldest first
 	waiting   atomic.Int64                // strangers
 }
 
@@ -51,17 +51,17 @@ func (p *proofs) needed() bool { return p.tokens != nil || p.authority != nil }
 type visitor struct {
 	*net.TCPConn
 
-	all    *visitors
-	prefix netip.Prefix  // of the address, for its share
-	leave  func()        // gives back the processor of a handshake; nil = it has none
-	place  *list.Element // among the strangers of its address; nil if it is none
-	holder httpapi.Holder
-	chain  []*x509.Certificate // with which the peer has proved who it is
+	all      *visitors
+	prefix   netip.Prefix // of the address, for its share
+	leave    func()       // gives back the processor of a handshake; nil = it has none
+	stranger bool
+	holder   httpapi.Holder
+	chain    []*x509.Certificate // with which the peer has proved who it is
 }
 
 func newVisitors(refused *prometheus.CounterVec) *visitors {
 	return &visitors{
-		most: maxStrangers, refused: refused, proofs: &proofs{}, open: map[*visitor]struct{}{}, strangers: map[netip.Prefix]*list.List{},
+		most: maxStrangers, refused: refused, proofs: &proofs{}, open: map[*visitor]struct{}{}, strangers: map[netip.Prefix][]*visitor{},
 	}
 }
 
@@ -74,16 +74,11 @@ func (v *visitors) current() *proofs {
 
 // enter adds a connection as a stranger.
 func (v *visitors) enter(conn *net.TCPConn) *visitor {
-	c := &visitor{TCPConn: conn, all: v, prefix: prefixOf(conn.RemoteAddr())}
+	c := &visitor{TCPConn: conn, all: v, prefix: prefixOf(conn.RemoteAddr()), stranger: true}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.open[c] = struct{}{}
-	of := v.strangers[c.prefix]
-	if of == nil {
-		of = list.New()
-		v.strangers[c.prefix] = of
-	}
-	c.place = of.PushBack(c)
+	v.strangers[c.prefix] = append(v.strangers[c.prefix], c)
 	if v.waiting.Add(1) > int64(v.most) {
 		v.makeRoomLocked()
 	}
@@ -103,13 +98,13 @@ func prefixOf(address net.Addr) netip.Prefix {
 
 // makeRoomLocked closes the oldest stranger of the address with the most strangers.
 func (v *visitors) makeRoomLocked() {
-	var largest *list.List
+	var largest []*visitor
 	for _, of := range v.strangers { // order-free: any of the largest
-		if largest == nil || of.Len() > largest.Len() {
+		if len(of) > len(largest) {
 			largest = of
 		}
 	}
-	victim := largest.Front().Value.(*visitor)
+	victim := largest[0]
 	v.knownLocked(victim)
 	v.refused.WithLabelValues("strangers").Inc()
 	_ = victim.TCPConn.Close() // its goroutine notices the end
@@ -117,14 +112,14 @@ func (v *visitors) makeRoomLocked() {
 
 // knownLocked removes a connection from the strangers.
 func (v *visitors) knownLocked(c *visitor) {
-	if c.place == nil {
+	if !c.stranger {
 		return
 	}
-	of := v.strangers[c.prefix]
-	of.Remove(c.place)
-	c.place = nil
+	c.stranger = false
 	v.waiting.Add(-1)
-	if of.Len() == 0 {
+	of := v.strangers[c.prefix]
+	at := slices.Index(of, c)
+	if v.strangers[c.prefix] = slices.Delete(of, at, at+1); len(of) == 1 {
 		delete(v.strangers, c.prefix)
 	}
 }
@@ -228,7 +223,7 @@ func (v *visitors) replace(p *proofs) (closed int) {
 	defer v.mu.Unlock()
 	v.proofs = p
 	for c := range v.open { // order-free: the connections are independent
-		if c.place == nil && !p.valid(c) {
+		if !c.stranger && !p.valid(c) {
 			closed++
 			_ = c.TCPConn.Close() // its owner notices the end
 		}
