@@ -4,8 +4,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 	"syscall"
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
@@ -50,9 +48,6 @@ SIGHUP reads the files of --api-tokens and --tls-* again; this also happens when
 			cfg.Reload = hangups
 			cfg.Supervisor.Notify = func(message string) (bool, error) { return systemd.SdNotify(false, message) }
 			cfg.Supervisor.Watchdog, _ = systemd.SdWatchdogEnabled(false) // without a valid limit there is no watchdog
-			if err := a.checkInherited(); err != nil {
-				return err
-			}
 			if cfg.Inherited, err = daemon.InheritedSockets(); err != nil {
 				return exit.Usagef("%w", err)
 			}
@@ -85,19 +80,6 @@ func (f *serveFlags) start(a *app, cmd *cobra.Command) (cfg daemon.Config, log *
 	log = f.logger(a)
 	a.LogIgnored(log)
 	return cfg, log, nil
-}
-
-// mostInherited bounds the sockets that a service manager passes.
-const mostInherited = 100
-
-// checkInherited returns an error if a service manager says that it passes sockets, but not how many. They would be ignored.
-func (a *app) checkInherited() error {
-	pid, fds := a.Env["LISTEN_PID"], a.Env["LISTEN_FDS"]
-	if n, err := strconv.Atoi(fds); pid == strconv.Itoa(os.Getpid()) && (err != nil || n < 0 || n > mostInherited) {
-		return exit.Usagef("LISTEN_FDS is %q, must be the number of sockets that are passed, 0 to %d: without sockets, unset LISTEN_PID",
-			fds, mostInherited)
-	}
-	return nil
 }
 
 // migrateFirst applies missing migrations.
@@ -141,18 +123,11 @@ func (f *serveFlags) config() (daemon.Config, error) {
 		return cfg, exit.Usagef("--allow-api restricts only the API socket, and --api-listen %s admits all users of the host: add --api-tokens",
 			cfg.API.Listen)
 	}
-	if samePath(cfg.WorkerSocket, cfg.APISocket) {
+	if absolute(cfg.WorkerSocket) == absolute(cfg.APISocket) {
 		return cfg, exit.Usagef("--worker-socket and --api-socket are both %s: workers and callers speak different protocols, "+
 			"give each a path of its own", cfg.WorkerSocket)
 	}
 	return cfg, nil
-}
-
-// samePath reports whether two names denote one path. It compares only the names.
-func samePath(one, other string) bool {
-	a, errA := filepath.Abs(one)
-	b, errB := filepath.Abs(other)
-	return errA == nil && errB == nil && a == b
 }
 
 // logger makes the daemon's log on the error output.

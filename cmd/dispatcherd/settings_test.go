@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -205,15 +203,4 @@ func TestTextsThatAreNotUTF8AreRefused(t *testing.T) {
 	}
 	got := invocation{args: []string{"probe", "--", "\xff"}, extra: probe}.runs(t)
 	require.Equal(t, exit.OK, got.code, got.err)
-}
-
-func TestNumberOfPassedSocketsMustBeANumber(t *testing.T) {
-	a := bare(map[string]string{"LISTEN_PID": strconv.Itoa(os.Getpid()), "LISTEN_FDS": "2"})
-	require.NoError(t, a.checkInherited())
-	for _, nonsense := range []string{"two", "", "-1", "1000000000"} {
-		a.Env["LISTEN_FDS"] = nonsense
-		require.ErrorContains(t, a.checkInherited(), "LISTEN_FDS is "+strconv.Quote(nonsense)+", must be the number of sockets")
-	}
-	a.Env["LISTEN_PID"] = "1"
-	require.NoError(t, a.checkInherited(), "they are for another process")
 }
