@@ -60,7 +60,7 @@ type Config struct {
 	API            APIConfig               // the zero value means the defaults
 	Inherited      map[string]net.Listener // sockets that are already open, by address
 	Supervisor     Supervisor
-	Reload         <-chan os.Signal // each signal reloads tokens and certificates
+	Reload         <-chan os.Signal // each signal reloads tokens and certificates, within a second
 }
 
 // remoteHold is how long the jobs of remote workers must wait before they run elsewhere; 0 = there are none.

@@ -61,7 +61,7 @@ type listeners struct {
 	cutOff   atomic.Bool  // the path of a socket is not the socket of this process
 	workers  net.Listener // on TCP; nil = none
 	visitors *visitors
-	versions atomic.Value // string: of the files of tokens and certificates that were read
+	versions string // of the files of tokens and certificates that were read
 }
 
 // ending is what ends a daemon, and what its stop ends and waits for.
@@ -204,16 +204,8 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Workers.Permit, d.cfg.Workers.Identify = d.permit, d.identifyWorker
 	d.cfg.Workers.Trust = func() time.Duration { return with(lease, (*shell.Lease).Left) }
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
-	d.workers = newWorkers(d.loop, d.log, d.cfg.Grace)
-	d.workers.keepLogs = d.cfg.KeepLogs
-	table := schedulestore.Schedules{DB: d.api.pool}
-	d.workers.startups = startups{
-		store:   d.store,
-		resume:  d.cfg.Workers.Resume,
-		orphans: table.CancelOrphans,
-		renew:   table.RenewWorkers,
-		log:     d.log,
-	}
+	d.workers = newWorkers(d)
+	d.workers.startups.renew = schedulestore.Schedules{DB: d.api.pool}.RenewWorkers
 	keep := retention(d.cfg.Keep)
 	flows := &flowstore.Service{
 		Table: flowstore.Store{Do: d.store.Flows, Search: d.store.Search, Sweep: d.store.Upkeep},
@@ -237,16 +229,11 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 		return planner.Types()
 	}
 	d.constructAdmission()
-	d.heartbeats = &heartbeats{
-		store: d.store, loop: d.loop, log: d.log, lease: lease, length: d.cfg.Lease, unheld: d.metrics.unheld,
-		adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1),
-		rejoined: func() { d.sendAway(false) },
-	}
-	d.workers.opened = d.heartbeats.connected
-	upkeep := d.upkeep()
+	d.heartbeats = &heartbeats{Daemon: d, lease: lease, adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1)}
+	upkeep := &maintenance{Daemon: d}
 	upkeep.createPartitions(ctx)
 	d.statements = &statements{
-		store: d.store, loop: d.loop, lease: lease, refusedRows: d.reports.refused,
+		Daemon: d,
 		finished: func(request *contract.FinishRequest, result *contract.FinishResult) {
 			d.api.rows.Finished(request, result)
 			planner.Ended()
@@ -258,12 +245,11 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 			d.admission.Claimed(rows)
 			flows.Claimed(rows)
 		},
-		mayInsert: d.permitSpawn, watched: flows.Watched, tookOver: d.heartbeats.adopted,
+		watched: flows.Watched,
 	}
 	memory, undo := steerMemory(d.cfg.Memory, d.log)
 	list := slices.Concat(planner.Services(), d.admission.Services(), flows.Services(), upkeep.services(), d.list())
 	d.services = background.New(newServiceObserver(d.metrics.registry, d.log), append(list, memory)...)
-	d.heartbeats.services = d.services
 	d.registerScraped()
 	return undo
 }
@@ -317,7 +303,6 @@ func (d *Daemon) serve(worker net.Listener, undo func()) {
 	})
 	d.ending.services.Go(func() { d.heartbeats.run(leased) })
 	d.ending.services.Go(func() { d.heartbeats.guard(leased) })
-	d.ending.services.Go(func() { d.reload(ctx) })
 	d.ending.services.Go(func() {
 		defer undo()
 		d.services.Run(ctx)

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -18,17 +17,11 @@ import (
 // heartbeats renew the lease and publish the capacity of this dispatcher, and tell the
 // Core what the other dispatchers did.
 type heartbeats struct {
-	edits  int64 // how many times the controller has read edits of schedules
-	known  int64 // version of the controls that the last heartbeat has found
-	store  *claim.Store
-	loop   *actor.Actor
-	log    *zap.Logger
-	lease  *lease
-	length time.Duration // of the lease
-	unheld prometheus.Counter
+	*Daemon
 
-	services  *background.Runner
-	rejoined  func()         // the dispatcher has a new row, so it is not drained any more
+	lease     *lease
+	edits     int64          // how many times the controller has read edits of schedules
+	known     int64          // version of the controls that the last heartbeat has found
 	adopted   chan struct{}  // capacity 1: rows were taken over, or controls have changed, since the last heartbeat began
 	connected chan struct{}  // capacity 1: a worker has connected since it was last looked at
 	published map[string]int // slots by type, as the last heartbeat said
@@ -112,7 +105,7 @@ func (h *heartbeats) answered(ctx context.Context, res contract.HeartbeatResult)
 		return
 	}
 	if len(res.Unheld) > 0 {
-		h.unheld.Add(float64(len(res.Unheld)))
+		h.metrics.unheld.Add(float64(len(res.Unheld)))
 		h.log.Warn("released rows that this dispatcher did not run: the database lost changes", zap.Int("jobs", len(res.Unheld)),
 			zap.Any("first", res.Unheld[:min(len(res.Unheld), unheldLogged)]))
 	}
@@ -131,7 +124,7 @@ func (h *heartbeats) rejoin(ctx context.Context) {
 		h.log.Warn("joining failed", zap.Error(err)) // the next heartbeat tries again
 		return
 	}
-	h.rejoined()
+	h.sendAway(false) // its new row is not drained
 	h.deliver(with(h.lease, func(l *shell.Lease, _ time.Duration) []actor.Event { return l.Joined() }))
 }
 
@@ -162,7 +155,7 @@ func tell(news chan<- struct{}) {
 
 // guard stops the dispatcher before its lease ends, also while a heartbeat hangs.
 func (h *heartbeats) guard(ctx context.Context) {
-	for background.Pause(ctx, shell.GuardInterval(h.length)) {
+	for background.Pause(ctx, shell.GuardInterval(h.cfg.Lease)) {
 		if events := with(h.lease, (*shell.Lease).Guard); len(events) > 0 {
 			h.log.Error(
 				"no heartbeat for too long: other dispatchers may take over the jobs, so workers are told to stop them and no rows are claimed",

@@ -4,40 +4,23 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 )
 
 // maintenance sweeps lost dispatchers, creates and drops partitions of ended jobs, and counts
 // pending rows.
 type maintenance struct {
-	store    *claim.Store
-	log      *zap.Logger
-	notify   func() // the loop: jobs have become pending
-	keep     claim.Retention
-	pending  *backend.Pending
-	retained prometheus.Gauge // time of the last call that created and dropped all due partitions
-	counted  *atomic.Pointer[rowCounts]
+	*Daemon
 
 	sweepAt time.Time // no sweep before
 	remain  bool      // the last sweep left rows
 	blocked bool      // other sessions blocked a part of the last keepPartitions
-}
-
-// upkeep returns a maintenance that has done nothing yet.
-func (d *Daemon) upkeep() *maintenance {
-	return &maintenance{
-		store: d.store, log: d.log, notify: d.loop.Notify, keep: d.cfg.Keep, pending: d.api.pending,
-		retained: d.metrics.retained, counted: &d.metrics.rowCounts,
-	}
 }
 
 // retention replaces zero values by the defaults.
@@ -54,7 +37,7 @@ func (m *maintenance) services() []background.Service {
 		{Name: "sweeps", Topics: contract.DispatcherLost, Step: m.sweep},
 		{Name: "partitions", Step: m.keepPartitions},
 		{Name: "row counts", Step: m.countRows},
-		m.pending.Counting(),
+		m.api.pending.Counting(),
 	}
 }
 
@@ -67,7 +50,7 @@ func (m *maintenance) sweep(ctx context.Context, now background.Now) (wait time.
 	released, err := m.store.Release(ctx)
 	if released > 0 {
 		m.log.Warn("released the jobs of lost dispatchers", zap.Int("jobs", released))
-		m.notify()
+		m.loop.Notify()
 	}
 	if err != nil || now.At.Before(m.sweepAt) {
 		return time.Hour, err
@@ -101,7 +84,7 @@ const (
 func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	created, err := m.store.MakePartitions(ctx, retention(m.keep))
+	created, err := m.store.MakePartitions(ctx, retention(m.cfg.Keep))
 	if err != nil {
 		m.log.Warn("creating partitions of ended jobs failed", zap.Error(err))
 	}
@@ -113,7 +96,7 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 // keepPartitions creates and drops partitions of ended jobs. The time until the next call differs between daemons.
 // Locks of other sessions may block a part of the work. It warns if they block two calls in succession.
 func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
-	kept, err := m.store.KeepPartitions(ctx, retention(m.keep))
+	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep))
 	if err != nil {
 		return 0, err
 	}
@@ -125,7 +108,7 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 			zap.String("see", "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start"))
 	}
 	if m.blocked = kept.Blocked > 0; !m.blocked {
-		m.retained.SetToCurrentTime()
+		m.metrics.retained.SetToCurrentTime()
 	}
 	return partitionInterval + rand.N(partitionJitter), nil
 }
@@ -148,6 +131,6 @@ func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next tim
 	if err != nil {
 		return 0, err
 	}
-	m.counted.Store(&c)
+	m.metrics.rowCounts.Store(&c)
 	return countInterval, nil
 }

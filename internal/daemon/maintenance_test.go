@@ -65,10 +65,10 @@ func TestPeer_B06_FailedMaintenanceIsRetried(t *testing.T) {
 	db := database(t)
 	d, _ := running(t, db)
 	statement(t, db, `ALTER TABLE dispatcherd.jobs_failed_rest RENAME TO gone`)
-	_, err := d.upkeep().keepPartitions(t.Context(), background.Now{})
+	_, err := (&maintenance{Daemon: d}).keepPartitions(t.Context(), background.Now{})
 	require.Error(t, err)
 	statement(t, db, `ALTER TABLE dispatcherd.gone RENAME TO jobs_failed_rest`)
-	next, err := d.upkeep().keepPartitions(t.Context(), background.Now{})
+	next, err := (&maintenance{Daemon: d}).keepPartitions(t.Context(), background.Now{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, next, partitionInterval)
 }
@@ -90,7 +90,7 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 	t.Cleanup(store.Close)
 	core, lines := observer.New(zap.DebugLevel)
 	r := prometheus.NewRegistry()
-	m := &maintenance{store: store, log: zap.New(core), retained: gauge(r, "retained", "")}
+	m := &maintenance{Daemon: &Daemon{store: store, log: zap.New(core), metrics: &metrics{retained: gauge(r, "retained", "")}}}
 	retained := func() float64 {
 		families, err := r.Gather()
 		require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestMetricOfRequestKeysIsTheSizeOfTheirTable(t *testing.T) {
 	d, _ := running(t, db)
 	statement(t, db, `INSERT INTO dispatcherd.request_keys SELECT sha256(i::text::bytea), '', i, now() FROM generate_series(1, 7) i`)
 	statement(t, db, `ANALYZE dispatcherd.request_keys`)
-	_, err := d.upkeep().countRows(t.Context(), background.Now{})
+	_, err := (&maintenance{Daemon: d}).countRows(t.Context(), background.Now{})
 	require.NoError(t, err)
 	require.Equal(t, 7, int(gaugeOf(t, d, "dispatcherd_request_keys")))
 }
@@ -143,7 +143,7 @@ func TestMetricsOfBatchesAreThoseOfTheTables(t *testing.T) {
 	statement(t, db, `INSERT INTO dispatcherd.batches (id, kind, opened_at, sealed_at) VALUES
 		(1001, 'batch', now() - interval '1 hour', NULL), (1002, 'batch', now(), NULL),
 		(1003, 'batch', now() - interval '1 day', now()), (1004, 'children', now() - interval '1 day', NULL)`)
-	_, err := d.upkeep().countRows(t.Context(), background.Now{})
+	_, err := (&maintenance{Daemon: d}).countRows(t.Context(), background.Now{})
 	require.NoError(t, err)
 	require.Equal(t, 2, int(gaugeOf(t, d, "dispatcherd_batches_unsealed")))
 	require.InDelta(t, 3600, gaugeOf(t, d, "dispatcherd_batches_unsealed_oldest_seconds"), 600)

@@ -71,7 +71,7 @@ func (c *Config) readProofs() (*proofs, error) {
 
 // loadProofs reads the files of tokens and certificates. From then on these are valid.
 func (d *Daemon) loadProofs() error {
-	d.listeners.versions.Store(d.cfg.proofVersions())
+	d.listeners.versions = d.cfg.proofVersions()
 	p, err := d.cfg.readProofs()
 	if err != nil {
 		return err
@@ -89,14 +89,20 @@ func (d *Daemon) loadProofs() error {
 // proofCheck is the time between two checks whether the files of tokens and certificates have changed.
 const proofCheck = time.Second
 
-// reloading returns the service that reads the files of tokens and certificates again when one of them has changed. If a file is invalid,
-// the current tokens and certificates remain valid, so that a typing error locks no peer out.
+// reloading returns the service that reads the files of tokens and certificates again when one of them has changed, and after a signal. If
+// a file is invalid, the current tokens and certificates remain valid, so that a typing error locks no peer out.
 func (d *Daemon) reloading() background.Service {
-	if !d.listensOnTCP() {
-		return background.Service{}
-	}
 	return background.Service{Name: "proofs", Step: func(context.Context, background.Now) (time.Duration, error) {
-		if d.listeners.versions.Load() != d.cfg.proofVersions() {
+		used := d.listensOnTCP() && (d.cfg.API.TokenFile != "" || d.cfg.TLS.Cert != "")
+		select {
+		case <-d.cfg.Reload:
+			if !used {
+				d.log.Info("the signal to reload tokens and certificates is ignored: no such file is used")
+			}
+		default:
+			used = used && d.listeners.versions != d.cfg.proofVersions()
+		}
+		if used {
 			d.reloadProofs()
 		}
 		return proofCheck, nil
@@ -126,22 +132,6 @@ func (d *Daemon) reloadProofs() {
 		tokens = p.tokens.Len()
 	}
 	d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile), zap.Int("tokens", tokens))
-}
-
-// reload reads the files of tokens and certificates again on each signal until ctx is done.
-func (d *Daemon) reload(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.cfg.Reload:
-		}
-		if !d.listensOnTCP() || d.cfg.API.TokenFile == "" && d.cfg.TLS.Cert == "" {
-			d.log.Info("the signal to reload tokens and certificates is ignored: no such file is used")
-			continue
-		}
-		d.reloadProofs()
-	}
 }
 
 // listensOnTCP reports whether workers or callers may connect over TCP.

@@ -107,12 +107,10 @@ func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, runni
 // startups starts the runs of startup-worker schedules. A run is inserted as a running row for the
 // session, and the Core adopts it like an execution that the worker resumes. Then the job is sent.
 type startups struct {
-	store   *claim.Store
-	types   func() []string // of startup-worker schedules
-	resume  time.Duration   // in which a worker may reconnect
-	orphans func(context.Context) error
-	renew   func(ctx context.Context, occasions []string) error // keeps the ticks of connected workers
-	log     *zap.Logger
+	*Daemon
+
+	types func() []string                                     // of startup-worker schedules
+	renew func(ctx context.Context, occasions []string) error // keeps the ticks of connected workers
 
 	mu        sync.Mutex
 	sessions  map[dispatcherd.SessionID]struct{} // sessions that got a run
@@ -137,9 +135,6 @@ func (u *startups) connect(id dispatcherd.SessionID, h *workerproto.Hello) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.connected == nil {
-		u.connected = map[dispatcherd.SessionID]string{}
-	}
 	u.connected[id], u.renewAt = occasionOf(digest(h.Process)), time.Time{}
 }
 
@@ -247,9 +242,6 @@ func (u *startups) begin(
 func (u *startups) note(id dispatcherd.SessionID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.sessions == nil {
-		u.sessions = map[dispatcherd.SessionID]struct{}{}
-	}
 	u.sessions[id] = struct{}{}
 }
 
@@ -264,10 +256,10 @@ func (u *startups) end(id dispatcherd.SessionID) {
 	if !noted {
 		return
 	}
-	time.AfterFunc(u.resume+time.Second, func() {
+	time.AfterFunc(u.cfg.Workers.Resume+time.Second, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), claim.DefaultTimeout)
 		defer cancel()
-		_ = u.orphans(ctx) // the controller repeats it
+		_ = schedulestore.Schedules{DB: u.api.pool}.CancelOrphans(ctx) // the controller repeats it
 	})
 }
 

@@ -17,11 +17,12 @@ import (
 func TestTicksOfConnectedWorkersAreRenewed(t *testing.T) {
 	var calls [][]string
 	types := []string{"x"}
-	u := startups{types: func() []string { return types }, log: zap.NewNop(), renew: func(_ context.Context, occasions []string) error {
+	u := &newWorkers(&Daemon{log: zap.NewNop()}).startups
+	u.types, u.renew = func() []string { return types }, func(_ context.Context, occasions []string) error {
 		slices.Sort(occasions)
 		calls = append(calls, occasions)
 		return errors.New("conn closed")
-	}}
+	}
 	step := func() error {
 		_, err := u.renewing().Step(t.Context(), background.Now{})
 		return err

@@ -8,7 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 )
@@ -17,20 +16,14 @@ import (
 // that statements do not delay each other. Results become events. The Core bounds the number of
 // statements in flight.
 type statements struct {
-	store *claim.Store
-	loop  *actor.Actor
+	*Daemon
+
 	// finished is called with each result of a finish, before the loop gets it.
 	finished func(*contract.FinishRequest, *contract.FinishResult)
 	// claimed is called with the rows that a claim took.
-	claimed  func([]contract.Won)
-	tookOver chan<- struct{} // is told after the Core learned that rows were taken over
-	// mayInsert returns why a worker may not insert children, or "".
-	mayInsert func(*contract.SpawnRequest) string
+	claimed func([]contract.Won)
 	// watched is called with a job that has inserted children, which end with it.
 	watched func(dispatcherd.JobID)
-	lease   *lease
-	// refusedRows reports the rows that Postgres cannot process.
-	refusedRows *refusedRows
 
 	giveUp  context.CancelFunc // cancels loads and a backfill scan in flight, because a stop does not wait for it
 	running sync.WaitGroup
@@ -42,7 +35,7 @@ func (s *statements) start(ctx context.Context) func(effect.Effect) {
 	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
 	loads := newLoads(&s.running, s.load, func(r contract.LoadResult) {
-		s.refusedRows.loaded(r.Won)
+		s.reports.refused.loaded(r.Won)
 		s.loop.Result(actor.Loaded{Result: r})
 	})
 	return func(e effect.Effect) {
@@ -91,7 +84,7 @@ func (s *statements) resolve(ctx context.Context, r *contract.ClaimRequest) {
 
 // took passes the rows on that a claim took.
 func (s *statements) took(r *contract.ClaimRequest, result contract.ClaimResult) {
-	s.refusedRows.claimed(result.Unclaimable)
+	s.reports.refused.claimed(result.Unclaimable)
 	s.claimed(result.Won)
 	s.claimed(result.Loading)
 	if s.doubts(result.Verdict) {
@@ -102,7 +95,7 @@ func (s *statements) took(r *contract.ClaimRequest, result contract.ClaimResult)
 
 // doubts reports whether a success counts as an unknown outcome; see shell.Lease.Doubts.
 func (s *statements) doubts(v contract.Verdict) bool {
-	return with(s.lease, func(l *shell.Lease, now time.Duration) bool { return l.Doubts(now, v) })
+	return with(s.heartbeats.lease, func(l *shell.Lease, now time.Duration) bool { return l.Doubts(now, v) })
 }
 
 // load reads payloads. If the lease cannot be proved, it reads nothing.
@@ -122,13 +115,13 @@ func (s *statements) adopt(ctx context.Context, r *contract.AdoptRequest) {
 	took := shell.TookOver(r, &result)
 	s.loop.Result(actor.Adopted{Request: r, Result: result}) // afterwards the Core may reuse the request
 	if took {
-		tell(s.tookOver)
+		tell(s.heartbeats.adopted)
 	}
 }
 
 func (s *statements) finish(ctx context.Context, r *contract.FinishRequest) {
 	result := s.store.Finish(ctx, *r)
-	s.refusedRows.ended(result.Deferred)
+	s.reports.refused.ended(result.Deferred)
 	s.finished(r, &result) // afterwards the loop may reuse the request
 	s.loop.Result(actor.Finished{Request: r, Result: result})
 }
@@ -136,7 +129,7 @@ func (s *statements) finish(ctx context.Context, r *contract.FinishRequest) {
 // spawn inserts children.
 func (s *statements) spawn(ctx context.Context, r *contract.SpawnRequest) {
 	var result contract.SpawnResult
-	if objection := s.mayInsert(r); objection != "" {
+	if objection := s.permitSpawn(r); objection != "" {
 		result = contract.SpawnResult{Rule: dispatcherd.RuleTypeIsPermitted, Reason: objection}
 	} else {
 		result = s.store.Spawn(ctx, *r)

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -25,9 +24,8 @@ import (
 // workers connects the sessions of workers with the loop: frames become events, and effects
 // are sent to their session. It implements shell.Workers.
 type workers struct {
-	loop    *actor.Actor
-	log     *zap.Logger
-	grace   time.Duration // that running jobs have to end when the dispatcher stops
+	*Daemon
+
 	run     string        // random: begins the tokens of this run of the daemon
 	sent    atomic.Uint64 // number of tokens
 	slots   atomic.Int64  // last slot id
@@ -36,10 +34,8 @@ type workers struct {
 	session map[dispatcherd.SessionID]*workerproto.Session
 	pending map[dispatcherd.SessionID]*pendingResume
 
-	keepLogs bool
 	startups startups
-	away     atomic.Bool     // an operator drains the dispatcher
-	opened   chan<- struct{} // is told after the slots of a worker are registered
+	away     atomic.Bool // an operator drains the dispatcher
 
 	connects, disconnects, denials, strangers *limitedLog
 }
@@ -48,9 +44,11 @@ type workers struct {
 // and about their ends.
 const sessionLines = 10
 
-func newWorkers(loop *actor.Actor, log *zap.Logger, grace time.Duration) *workers {
+func newWorkers(d *Daemon) *workers {
+	log := d.log
 	return &workers{
-		loop: loop, log: log, grace: grace, run: rand.Text()[:16] + "-",
+		Daemon: d, run: rand.Text()[:16] + "-",
+		startups: startups{Daemon: d, sessions: map[dispatcherd.SessionID]struct{}{}, connected: map[dispatcherd.SessionID]string{}},
 		connects: newLimitedLog(log, sessionLines, "worker connected"), disconnects: newLimitedLog(log, sessionLines, "worker disconnected"),
 		denials:   newLimitedLog(log, 1, "a worker offers a type that its user may not serve"),
 		strangers: newLimitedLog(log, sessionLines, "a worker over TCP is refused"),
@@ -90,7 +88,7 @@ func (w *workers) Open(s *workerproto.Session, h *workerproto.Hello) error {
 	ev.Slots = w.number(free)
 	shell.Register(w.loop.Order, ev, shell.Portion)
 	w.startups.connect(id, h)
-	tell(w.opened)
+	tell(w.heartbeats.connected)
 	w.connects.write(zap.InfoLevel, zap.Int64("session", int64(id)), zap.String("worker", h.Worker),
 		zap.Int("slots", len(h.Slots)), zap.Int("running", len(h.Running)), zap.Int("pid", s.Peer().PID), zap.String("user", s.Peer().User()),
 		zap.String("address", s.Peer().Address))
@@ -132,7 +130,7 @@ func (w *workers) number(slots []workerproto.Slot) []dispatcherd.Slot {
 
 // Frames converts the frames of a worker to events, in order.
 func (w *workers) Frames(s *workerproto.Session, frames []workerproto.WorkerFrame) {
-	shell.Deliver(w.loop.Order, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number, w.keepLogs)
+	shell.Deliver(w.loop.Order, s.Value.(dispatcherd.SessionID), s.Worker(), frames, w.number, w.cfg.KeepLogs)
 	for _, f := range frames {
 		if f, ok := f.(*workerproto.Log); ok { // the message is not logged, because it may contain the payload
 			w.log.Debug("log frame of a worker", zap.String("worker", s.Worker()), zap.Int64("job", int64(f.Job)),
@@ -190,7 +188,7 @@ func execution(job dispatcherd.JobID, attempt dispatcherd.Attempt) workerproto.E
 func (w *workers) Tell(e effect.Effect) {
 	switch e := e.(type) {
 	case *effect.GoAway:
-		w.send(e.Session, &workerproto.GoAway{Reason: e.Reason, Grace: w.grace})
+		w.send(e.Session, &workerproto.GoAway{Reason: e.Reason, Grace: w.cfg.Grace})
 	case *effect.Cancel:
 		w.send(e.Session, &workerproto.Cancel{Execution: execution(e.Job, e.Attempt), Reason: e.Reason})
 	case *effect.Stale:
