@@ -119,7 +119,7 @@ func TestDevPrintsWhatAWorkerOnAnotherHostNeeds(t *testing.T) {
 		}
 		files, err := filepath.Glob(filepath.Join(state, "dispatcherd", "tls", "*"))
 		require.NoError(t, err)
-		require.Len(t, files, 4)
+		require.Len(t, files, 5)
 		for _, file := range files {
 			info, err := os.Stat(file)
 			require.NoError(t, err)

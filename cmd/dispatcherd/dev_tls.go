@@ -27,9 +27,10 @@ import (
 const devLife = 90 * 24 * time.Hour
 
 // devFiles are the files of dev --tls.
-type devFiles struct{ cert, key, token, tokens string }
+type devFiles struct{ ca, cert, key, token, tokens string }
 
-// prepareTLS completes the settings of dev --tls. It makes a certificate, which signs itself, and a token, unless there are valid ones.
+// prepareTLS completes the settings of dev --tls. It makes an authority, whose key it forgets, a certificate and a token, unless there are
+// valid ones.
 func (a *app) prepareTLS(cfg *daemon.Config) (f devFiles, err error) {
 	if cfg.TLS.Cert != "" || cfg.API.TokenFile != "" {
 		return f, exit.Usagef("--tls makes a certificate and a token of its own: omit it, or omit --tls-cert and --api-tokens")
@@ -43,7 +44,7 @@ func (a *app) prepareTLS(cfg *daemon.Config) (f devFiles, err error) {
 		return f, err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	f = devFiles{in("cert.pem"), in("key.pem"), in("token"), in("tokens")}
+	f = devFiles{in("ca.pem"), in("cert.pem"), in("key.pem"), in("token"), in("tokens")}
 	names := hostNames()
 	if !f.valid(names) {
 		if err := f.make(names); err != nil {
@@ -73,7 +74,7 @@ func hostNames() (names []string) {
 
 // valid reports whether the files exist, and the certificate is for all names.
 func (f *devFiles) valid(names []string) bool {
-	for _, path := range []string{f.token, f.tokens} {
+	for _, path := range []string{f.ca, f.token, f.tokens} {
 		if _, err := os.Stat(path); err != nil {
 			return false
 		}
@@ -85,11 +86,16 @@ func (f *devFiles) valid(names []string) bool {
 
 // make makes all files.
 func (f *devFiles) make(names []string) error {
-	cert := &x509.Certificate{ // without a key usage, because some programs trust only one that may sign
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "dispatcherd dev"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(devLife),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	life := func(serial int64, name string) *x509.Certificate {
+		return &x509.Certificate{
+			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(devLife), BasicConstraintsValid: true,
+		}
 	}
+	ca := life(1, "dispatcherd dev "+rand.Text()[:8])
+	ca.IsCA, ca.KeyUsage = true, x509.KeyUsageCertSign
+	cert := life(time.Now().UnixNano(), "dispatcherd dev")
+	cert.KeyUsage, cert.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			cert.IPAddresses = append(cert.IPAddresses, ip)
@@ -97,18 +103,24 @@ func (f *devFiles) make(names []string) error {
 			cert.DNSNames = append(cert.DNSNames, name)
 		}
 	}
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	signed, errSigned := x509.CreateCertificate(rand.Reader, cert, cert, &own.PublicKey, own)
+	root, errRoot := x509.CreateCertificate(rand.Reader, ca, ca, &signer.PublicKey, signer)
+	leaf, errLeaf := x509.CreateCertificate(rand.Reader, cert, ca, &own.PublicKey, signer)
 	key, errKey := x509.MarshalPKCS8PrivateKey(own)
 	block := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	token := rand.Text()
-	return errors.Join(errSigned, errKey,
-		writeSecret(f.cert, block("CERTIFICATE", signed)), writeSecret(f.key, block("PRIVATE KEY", key)),
+	return errors.Join(errRoot, errLeaf, errKey,
+		writeSecret(f.ca, block("CERTIFICATE", root)), writeSecret(f.cert, block("CERTIFICATE", leaf)),
+		writeSecret(f.key, block("PRIVATE KEY", key)),
 		writeSecret(f.token, token+"\n"), writeSecret(f.tokens, fmt.Sprintf("dev %x\n", sha256.Sum256([]byte(token)))))
 }
 
@@ -126,5 +138,5 @@ func (a *app) sayHowToJoin(f devFiles, listen string) {
 	host := hostNames()[0]
 	fmt.Fprintf(a.Out, "# on another host, for a worker:\nscp -p %s:%s ca.pem\nscp -p %[1]s:%[3]s token\n"+
 		"dispatcherd worker run --dispatcher tls://%[4]s --token-file token --ca ca.pem --types echo -- cat\n",
-		host, quoted(f.cert), quoted(f.token), net.JoinHostPort(host, port))
+		host, quoted(f.ca), quoted(f.token), net.JoinHostPort(host, port))
 }
