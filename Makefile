@@ -60,11 +60,13 @@ test: deps ## Run every test on one private Postgres, with the race detector whe
 
 # Random tests run in short sizes here, and in full size by "make sim". "make lint" vets. The slowest packages come first.
 GO_TEST := go test -count=1 -short -vet=off -timeout 20m $(TESTFLAGS)
+# Tests with Postgres and processes mostly wait, so more of them run at once than there are processors.
+WAITING := -parallel 4
 
 .PHONY: test/packages
 test/packages:
 	@status=0; \
-	$(GO_TEST) -race $(SLOWEST) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
+	$(GO_TEST) -race $(WAITING) $(SLOWEST) $$(go list ./... | grep -vxF "$$(go list $(SEQUENTIAL))") || status=1; \
 	$(GO_TEST) $(SEQUENTIAL) $(TWICE) || status=1; \
 	$(GO_TEST) -run '$(AS_BUILT)' ./e2e ./claim || status=1; \
 	(cd tools/lab && go vet ./... && $(GO_TEST) ./...) || status=1; \
