@@ -136,7 +136,11 @@ func writeSecret(path, text string) error {
 func (a *app) sayHowToJoin(f devFiles, listen string) {
 	_, port, _ := net.SplitHostPort(listen) // the daemon listens there
 	host := hostNames()[0]
+	login := host
+	if user := a.Env["USER"]; user != "" {
+		login = user + "@" + host
+	}
 	fmt.Fprintf(a.Out, "# on another host, for a worker:\nscp -p %s:%s ca.pem\nscp -p %[1]s:%[3]s token\n"+
 		"dispatcherd worker run --dispatcher tls://%[4]s --token-file token --ca ca.pem --types echo -- cat\n",
-		host, quoted(f.ca), quoted(f.token), net.JoinHostPort(host, port))
+		login, quoted(f.ca), quoted(f.token), net.JoinHostPort(host, port))
 }
