@@ -61,11 +61,13 @@ func New(c Config, list []Limit) *Book {
 	if c.MaxClasses == 0 {
 		c.MaxClasses = DefaultMaxClasses
 	}
-	return &Book{
-		config: c, limits: newLimits(list), kept: keptJobs, fence: c.FirstFence,
+	b := &Book{
+		config: c, limits: limits{all: map[string]*Limit{}}, kept: keptJobs, fence: c.FirstFence,
 		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
 		busy: map[seat]int64{}, exceeded: map[*key]bool{}, idle: map[*key]bool{}, cuts: map[*key]cut{},
 	}
+	b.SetLimits(list)
+	return b
 }
 
 // Classes returns the number of classes of which the book knows jobs.
@@ -120,12 +122,8 @@ func (b *Book) Gone(name Class, id int64) {
 
 // known reports whether a job has permits, or waits for its retry with precedence.
 func (b *Book) known(name Class, j Job) bool {
-	if b.permits[j.ID] != nil {
-		return true
-	}
-	c := b.retries[j.ID]
 	name.Retry = j.ID
-	return c != nil && c.Class == name
+	return b.permits[j.ID] != nil || b.classes[name] != nil
 }
 
 // accept returns the class of a job that arrives, or nil if the book keeps others.

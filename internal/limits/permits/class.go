@@ -158,18 +158,17 @@ func (c *class) keeps(k *key) bool {
 // Orders of the heaps.
 type (
 	byHead    struct{}
-	byLast    struct{}
+	byLast    struct{ byHead }
 	byWake    struct{}
 	byRead    struct{}
-	byOld     struct{}
-	byRefused struct{}
+	byOld     struct{ byDemand }
+	byRefused struct{ byDemand }
+	byDemand  struct{}
 )
 
 func (byHead) Before(a, b *class) bool { return a.head.before(b.head) }
 func (byHead) Place(c *class) *int32   { return &c.filed }
-
 func (byLast) Before(a, b *class) bool { return b.head.before(a.head) }
-func (byLast) Place(c *class) *int32   { return &c.filed }
 
 func (byWake) Before(a, b *class) bool {
 	return a.wakeAt < b.wakeAt || a.wakeAt == b.wakeAt && a.head.before(b.head)
@@ -179,8 +178,6 @@ func (byWake) Place(c *class) *int32 { return &c.timer }
 func (byRead) Before(a, b *class) bool { return a.read.compare(*b.read) < 0 }
 func (byRead) Place(c *class) *int32   { return &c.refill }
 
-func (byOld) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }
-func (byOld) Place(d *demand) *int32   { return &d.old }
-
-func (byRefused) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }
-func (byRefused) Place(d *demand) *int32   { return &d.refused }
+func (byDemand) Before(a, b *demand) bool { return a.class.head.before(b.class.head) }
+func (byOld) Place(d *demand) *int32      { return &d.old }
+func (byRefused) Place(d *demand) *int32  { return &d.refused }

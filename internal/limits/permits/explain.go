@@ -52,12 +52,7 @@ func (b *Book) Explain(name Class, j Job) Waiting {
 	if b.permits[j.ID] != nil {
 		return Waiting{Reason: Admitted}
 	}
-	name.Retry = j.ID
-	c := b.classes[name]
-	if c == nil {
-		name.Retry = 0
-		c = b.classes[name]
-	}
+	c := cmp.Or(b.retries[j.ID], b.classes[name])
 	if c == nil || c.read == nil && !slices.Contains(c.jobs, j) {
 		return Waiting{Reason: NotRead}
 	}
@@ -108,7 +103,8 @@ func (b *Book) explain(c *class, j Job) Waiting {
 	}
 	d := &c.needs[slices.IndexFunc(c.needs, func(d demand) bool { return d.key == k })]
 	w.Key, w.Capacity, w.Scope = k.name, k.limit.Capacity, k.limit.Scope
-	total, _ := k.total()
+	var total part
+	k.each(total.add)
 	w.Held, w.Alone, w.Holders = total.held, total.alone > 0, b.holders(k)
 	dispatchers := []int32{0}
 	if k.limit.Scope == Dispatcher {
@@ -168,20 +164,13 @@ func (k *key) expected(cost int64, dispatchers []int32, now int64) int64 {
 }
 
 func (k *key) expectedAt(cost int64, dispatcher int32, now int64) int64 {
-	_, p := k.find(dispatcher)
-	var counted []starts
-	over := cost - k.limit.Rate
-	for _, p := range [2]*part{&k.all, p} {
-		if p == nil {
-			continue
-		}
-		over += p.starting + p.window.total()
-		if p.window != nil {
-			counted = append(counted, p.window.starts...)
-		}
-	}
+	over := cost - k.limit.Rate + k.sum(dispatcher).starting
 	if k.limit.Rate == 0 || over <= 0 {
 		return now
+	}
+	counted := slices.Clone(k.all.window.starts)
+	if _, p := k.find(dispatcher); p != nil {
+		counted = append(counted, p.window.starts...)
 	}
 	slices.SortFunc(counted, func(x, y starts) int { return cmp.Compare(x.until, y.until) })
 	for _, s := range counted {
@@ -232,11 +221,12 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 	if k == nil {
 		return s, false
 	}
-	total, started := k.total()
-	s = KeyState{
-		Name: name, Limit: *k.limit, Held: total.held, Holders: int(total.holders), Alone: total.alone > 0, Started: started,
-		Waiting: len(k.queue),
-	}
+	var total part
+	k.each(func(p *part) {
+		total.add(p)
+		s.Started += p.window.sum
+	})
+	s.Name, s.Limit, s.Held, s.Holders, s.Alone, s.Waiting = name, *k.limit, total.held, int(total.holders), total.alone > 0, len(k.queue)
 	if c, waits := k.queue.First(); waits && len(c.jobs) > 0 {
 		s.NextClass, s.Next = c.Class, c.jobs[0]
 	}
@@ -246,21 +236,17 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 // Keys returns the states of the keys whose names begin with a prefix, after a name, in the order of their names, up to most of
 // them. It looks at all names, which takes about 0.1 µs for each.
 func (b *Book) Keys(prefix, after string, most int) []KeyState {
-	var names []string // the first ones after the name; sorted and cut when there are twice as many
-	full, last := false, ""
-	for name := range b.keys { // order-free: sorted below
-		if name <= after || full && name > last || !strings.HasPrefix(name, prefix) {
+	var names []string         // the first ones after the name, in order
+	for name := range b.keys { // order-free: sorted
+		if name <= after || len(names) == most && name > names[most-1] || !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if names = append(names, name); len(names) >= 2*most {
-			slices.Sort(names)
-			names = names[:most]
-			full, last = true, names[most-1]
-		}
+		i, _ := slices.BinarySearch(names, name)
+		names = slices.Insert(names, i, name)
+		names = names[:min(most, len(names))]
 	}
-	slices.Sort(names)
-	states := make([]KeyState, 0, min(most, len(names)))
-	for _, name := range names[:min(most, len(names))] {
+	states := make([]KeyState, 0, len(names))
+	for _, name := range names {
 		s, _ := b.Key(name)
 		states = append(states, s)
 	}

@@ -1,7 +1,7 @@
 package permits
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -32,36 +32,22 @@ func (b *Book) Head(name Class, j Job) bool {
 // HeadsEnd says that Head was called for all classes since HeadsBegin. The jobs of others that the book knew before do not wait
 // any more.
 func (b *Book) HeadsEnd() {
-	var gone []*class
-	for _, c := range b.classes { // order-free: sorted below
-		if c.Retry == 0 && c.round != b.round {
-			gone = append(gone, c)
-		}
-	}
-	b.gone(gone)
+	b.each(func(c *class) bool { return c.Retry == 0 && c.round != b.round }, b.gone)
 }
 
 // Retries says which jobs wait for their retry. Others that the book knows do not wait any more.
 func (b *Book) Retries(waits func(id int64) bool) {
-	var gone []*class
-	for id, c := range b.retries { // order-free: sorted below
+	for _, id := range slices.Sorted(maps.Keys(b.retries)) {
 		if !waits(id) {
-			gone = append(gone, c)
+			b.gone(b.retries[id])
 		}
 	}
-	b.gone(gone)
 }
 
-// gone forgets classes whose jobs do not wait any more.
-func (b *Book) gone(list []*class) {
-	slices.SortFunc(list, func(x, y *class) int {
-		return cmp.Or(cmp.Compare(x.Keys, y.Keys), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Priority, y.Priority),
-			cmp.Compare(x.Retry, y.Retry))
-	})
-	for _, c := range list {
-		c.jobs, c.read = nil, nil
-		b.changed(c, true)
-	}
+// gone forgets a class whose jobs do not wait any more.
+func (b *Book) gone(c *class) {
+	c.jobs, c.read = nil, nil
+	b.moved(c)
 }
 
 // Reread makes the book read a job of a class again, with those that follow. The job could not be admitted, because its row was

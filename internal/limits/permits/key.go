@@ -28,7 +28,7 @@ type part struct {
 	key        *key
 	held       int64 // cost of permits, without those of All
 	starting   int64 // cost admitted but not started
-	window     *window
+	window     window
 	holders    int32
 	alone      int32 // permits of All
 	dispatcher int32
@@ -79,22 +79,16 @@ func (k *key) each(f func(*part)) {
 	}
 }
 
-// total returns the counts of all dispatchers together.
-func (k *key) total() (t part, started int64) {
-	k.each(func(p *part) {
-		t.held, t.holders, t.alone, started = t.held+p.held, t.holders+p.holders, t.alone+p.alone, started+p.window.total()
-	})
-	return t, started
+// add adds the counts of p; starting includes what started within the window.
+func (t *part) add(p *part) {
+	t.held, t.holders, t.alone, t.starting = t.held+p.held, t.holders+p.holders, t.alone+p.alone, t.starting+p.starting+p.window.sum
 }
 
-// sum returns the counts that apply to a dispatcher; starting includes what started within the window.
-func (k *key) sum(dispatcher int32) part {
-	sum := part{held: k.all.held, holders: k.all.holders, alone: k.all.alone, starting: k.all.starting + k.all.window.total()}
-	if dispatcher != 0 {
-		if _, p := k.find(dispatcher); p != nil {
-			sum.held, sum.holders, sum.alone = sum.held+p.held, sum.holders+p.holders, sum.alone+p.alone
-			sum.starting += p.starting + p.window.total()
-		}
+// sum returns the counts that apply to a dispatcher.
+func (k *key) sum(dispatcher int32) (sum part) {
+	sum.add(&k.all)
+	if _, p := k.find(dispatcher); p != nil {
+		sum.add(p)
 	}
 	return sum
 }

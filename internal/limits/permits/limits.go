@@ -47,14 +47,6 @@ type limits struct {
 	lengths []int             // of prefixes, ascending
 }
 
-func newLimits(list []Limit) limits {
-	l := limits{all: map[string]*Limit{}}
-	for i := range list {
-		l.set(list[i].Key, &list[i])
-	}
-	return l
-}
-
 // set sets the limit of a key or prefix, nil = none, and reports whether it is a prefix. The length of a prefix that is gone costs
 // a lookup.
 func (l *limits) set(key string, limit *Limit) (isPrefix bool) {

@@ -64,12 +64,10 @@ func (b *Book) Hold(p Permit) {
 
 // move counts a permit at another dispatcher.
 func (b *Book) move(p *Permit, dispatcher int32) {
-	for _, h := range p.holds {
-		p.count(h, -1)
-	}
+	p.countAll(-1)
 	p.Dispatcher = dispatcher
+	p.countAll(1)
 	for _, h := range p.holds {
-		p.count(h, 1)
 		b.recheck(h.key)
 	}
 	b.mark(p)
@@ -97,23 +95,36 @@ func (p *Permit) count(h hold, sign int32) {
 	at.collect()
 }
 
+// countAll does the same with all its keys.
+func (p *Permit) countAll(sign int32) {
+	for _, h := range p.holds {
+		p.count(h, sign)
+	}
+}
+
 // grant takes the permits of a row at all its keys.
 func (b *Book) grant(p *Permit) {
 	b.permits[p.ID] = p
 	p.admitted, p.Counted = b.now, b.Rates(p.Class, p.Dispatcher)
-	for _, h := range p.holds {
-		p.count(h, 1)
-	}
+	p.countAll(1)
 	if !p.Started {
 		p.kind.all.held++
 		b.checkLater(p)
 	}
 }
 
+// waiting returns the permit of a row with a fence that has not started, or nil.
+func (b *Book) waiting(id, fence int64) *Permit {
+	if p := b.permits[id]; p != nil && p.Fence == fence && !p.Started {
+		return p
+	}
+	return nil
+}
+
 // Started reports that a dispatcher has claimed an admitted row, at an instant.
 func (b *Book) Started(id, fence, at int64) {
-	p := b.permits[id]
-	if p == nil || p.Fence != fence || p.Started {
+	p := b.waiting(id, fence)
+	if p == nil {
 		return
 	}
 	if at < p.admitted { // by a clock that was set back
@@ -140,9 +151,6 @@ func (b *Book) leftType(p *Permit) {
 
 // countStart adds a start to a window, and reports whether the window counts it.
 func (b *Book) countStart(p *part, at, cost int64) bool {
-	if p.window == nil {
-		p.window = &window{}
-	}
 	if !p.window.add(at, cost, p.key.limit.Per, b.now) {
 		return false
 	}
@@ -154,13 +162,12 @@ func (b *Book) countStart(p *part, at, cost int64) bool {
 // applies to each dispatcher.
 func (b *Book) Starts(name string, dispatcher int32, at, cost int64) {
 	k := b.key(name)
-	k.refs--
 	if k.limit.Rate > 0 {
 		part := k.part(dispatcher)
 		b.countStart(part, at, cost)
 		part.collect()
 	}
-	b.collect(k)
+	b.drop(k)
 }
 
 // Ended reports that a row with a fence has ended. A row whose start was not reported counts as started now.
@@ -173,7 +180,7 @@ func (b *Book) Ended(id, fence int64) {
 
 // Unused reports that a row did not start with its fence: it was gone, or its permit was withdrawn.
 func (b *Book) Unused(id, fence int64) {
-	if p := b.permits[id]; p != nil && p.Fence == fence && !p.Started {
+	if p := b.waiting(id, fence); p != nil {
 		b.leftType(p)
 		b.release(p)
 	}
@@ -182,8 +189,8 @@ func (b *Book) Unused(id, fence int64) {
 // Locked reports that a retry with precedence could not be admitted: its row is locked or gone. No other job passes it, and it is not
 // admitted, until Returned or Retries says which.
 func (b *Book) Locked(id, fence int64) {
-	p := b.permits[id]
-	if p == nil || p.Fence != fence || p.Started {
+	p := b.waiting(id, fence)
+	if p == nil {
 		return
 	}
 	b.Unused(id, fence)
@@ -196,8 +203,8 @@ const lockedTime = 3_600_000_000
 // release returns the permits of a row.
 func (b *Book) release(p *Permit) {
 	delete(b.permits, p.ID)
+	p.countAll(-1)
 	for _, h := range p.holds {
-		p.count(h, -1)
 		b.recheck(h.key)
 		b.drop(h.key)
 	}
@@ -232,7 +239,7 @@ func (b *Book) Returned(name Class, j Job, fence int64) bool {
 func (b *Book) addRetry(name Class, j Job) {
 	name.Retry = j.ID
 	if old := b.retries[j.ID]; old != nil && old.Class != name {
-		b.gone([]*class{old})
+		b.gone(old)
 	}
 	c := b.class(name)
 	c.jobs = []Job{j}
@@ -241,12 +248,7 @@ func (b *Book) addRetry(name Class, j Job) {
 
 // sequential reports whether one of the keys has OnRetry Wait.
 func (b *Book) sequential(keys string) bool {
-	for _, n := range needsOf(keys) {
-		if b.limits.of(n.Key).OnRetry == Wait {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(needsOf(keys), func(n Need) bool { return b.limits.of(n.Key).OnRetry == Wait })
 }
 
 // Withdrawals returns admitted rows that have not started: those that exceed a limit which was lowered, those that have found no
@@ -257,7 +259,7 @@ func (b *Book) Withdrawals() []Permit {
 	b.recall()
 	var stuck []Permit
 	for p, ok := b.slots.First(); ok && p.checkAt <= b.now; p, ok = b.slots.First() {
-		p.again = p.recalled || b.misplaced(p) || p.Dispatcher != 0 && b.elsewhere(p)
+		p.again = p.recalled || p.Dispatcher != 0 && (!b.supports(p.Dispatcher, p.Type) || b.elsewhere(p))
 		if p.again || p.Retry == 0 && (p.kept <= b.now || p.kind.limit.Capacity == 0) && needed(p) {
 			stuck = append(stuck, p.shown())
 		}
@@ -281,21 +283,16 @@ func (b *Book) recall() {
 	slices.SortFunc(list, func(x, y *Permit) int {
 		return y.position(y.Job, b.config.PerPriority).compare(x.position(x.Job, b.config.PerPriority))
 	})
-	count := func(sign int32, p *Permit) {
-		for _, h := range p.holds {
-			p.count(h, sign)
-		}
-	}
 	for _, p := range list {
 		if p.recalled = slices.ContainsFunc(p.holds, func(h hold) bool { return h.key.over(p.Dispatcher) }); p.recalled {
-			count(-1, p)
+			p.countAll(-1)
 			p.checkAt = b.now
 			b.slots.Put(p)
 		}
 	}
 	for _, p := range list {
 		if p.recalled {
-			count(1, p)
+			p.countAll(1)
 		}
 	}
 }
@@ -342,11 +339,6 @@ func (b *Book) checkLater(p *Permit) {
 	b.slots.Put(p)
 }
 
-// misplaced reports that the only dispatcher that may claim a row does not support its type.
-func (b *Book) misplaced(p *Permit) bool {
-	return p.Dispatcher != 0 && !b.supports(p.Dispatcher, p.Type)
-}
-
 // lookedAt is how many of the classes that wait at a key are compared with a permit.
 const lookedAt = 64
 
@@ -369,8 +361,8 @@ func needed(p *Permit) bool {
 // that, its next permit is kept as long. This does not apply to a job that keeps its precedence, which counts as returned, nor to
 // one that exceeded a limit or whose dispatcher could not claim it: it waits as before.
 func (b *Book) Withdrawn(id, fence int64) {
-	p := b.permits[id]
-	if p == nil || p.Fence != fence || p.Started {
+	p := b.waiting(id, fence)
+	if p == nil {
 		return
 	}
 	b.Unused(id, fence)

@@ -56,9 +56,9 @@ func (b *Book) Edit(edited map[string]*Limit) {
 		b.exceeded[k] = true
 	}
 	b.countPermits(changed, 1)
-	b.again(func(c *class) bool {
+	b.each(func(c *class) bool {
 		return slices.ContainsFunc(c.keys(), func(d demand) bool { return changed[d.key] != nil })
-	})
+	}, b.moved)
 	for k := range changed { // order-free: each key is examined by itself
 		b.collect(k)
 	}
@@ -79,20 +79,20 @@ func (b *Book) countPermits(keys map[*key]*Limit, sign int32) {
 // this one, so that a part of a former window, which may be long, counts no longer than the present window. If the scope becomes
 // the cluster, the windows of all dispatchers count together. Otherwise, earlier starts count at each dispatcher.
 func (b *Book) setLimit(k *key, limit *Limit) {
-	counted := map[int32]*window{}
+	counted := map[int32]window{}
 	k.each(func(p *part) {
 		b.windows.Remove(p)
-		counted[p.dispatcher], p.window = p.window, nil
+		counted[p.dispatcher], p.window = p.window, window{}
 	})
 	k.limit = limit
 	if limit.Scope == Cluster {
 		k.parts = nil
 	}
 	k.each((*part).collect)
+	if limit.Rate == 0 {
+		return
+	}
 	for dispatcher, w := range counted { // order-free: only sums
-		if w == nil || limit.Rate == 0 {
-			continue
-		}
 		p := k.part(dispatcher)
 		for _, s := range w.starts {
 			b.countStart(p, s.last, s.cost)
@@ -118,7 +118,7 @@ func (b *Book) SetTypes(types map[string]Type) {
 		}
 	}
 	if len(changed) > 0 {
-		b.again(func(c *class) bool { return changed[c.Type] })
+		b.each(func(c *class) bool { return changed[c.Type] }, b.moved)
 	}
 }
 
@@ -128,8 +128,8 @@ func (b *Book) supports(dispatcher int32, typ string) bool {
 	return found
 }
 
-// again files classes again, in a defined order.
-func (b *Book) again(which func(*class) bool) {
+// each changes classes, in a defined order.
+func (b *Book) each(which func(*class) bool, change func(*class)) {
 	var all []*class
 	for _, c := range b.classes { // order-free: sorted below
 		if which(c) {
@@ -138,6 +138,6 @@ func (b *Book) again(which func(*class) bool) {
 	}
 	slices.SortFunc(all, func(x, y *class) int { return x.head.compare(y.head) })
 	for _, c := range all {
-		b.moved(c)
+		change(c)
 	}
 }

@@ -17,10 +17,10 @@ const driftPart = 10_000
 func span(per int64) int64 { return per + per/driftPart }
 
 // window counts the cost that started within the last Per microseconds. It counts a start for at most
-// one part longer, never shorter. A nil window counts nothing.
+// one part longer, never shorter.
 type window struct {
 	starts []starts // in the order of their parts, at most windowParts + 2
-	sum    int64
+	sum    int64    // of their costs
 }
 
 // starts is the cost that started in one part.
@@ -30,15 +30,10 @@ type starts struct {
 	cost  int64
 }
 
-// startsOf returns the part of a window of a length that contains a start.
-func startsOf(at, cost, per int64) starts {
-	width := max(per/windowParts, 1)
-	return starts{(at/width + 1) * width, at, cost}
-}
-
 // add counts a start at an instant, and reports whether it is within the window.
 func (w *window) add(at, cost, per, now int64) bool {
-	s := startsOf(at, cost, per)
+	width := max(per/windowParts, 1)
+	s := starts{(at/width + 1) * width, at, cost}
 	if s.until+span(per) <= now {
 		return false
 	}
@@ -59,26 +54,16 @@ func (w *window) add(at, cost, per, now int64) bool {
 
 // expire forgets starts that are older than a window.
 func (w *window) expire(now, per int64) {
-	n := 0
-	for n < len(w.starts) && w.starts[n].until+span(per) <= now {
-		w.sum -= w.starts[n].cost
-		n++
+	for len(w.starts) > 0 && w.starts[0].until+span(per) <= now {
+		w.sum -= w.starts[0].cost
+		w.starts = w.starts[1:]
 	}
-	w.starts = slices.Delete(w.starts, 0, n)
 }
 
 // next returns when the next starts expire; ok is false without starts.
 func (w *window) next(per int64) (at int64, ok bool) {
-	if w == nil || len(w.starts) == 0 {
+	if len(w.starts) == 0 {
 		return 0, false
 	}
 	return w.starts[0].until + span(per), true
-}
-
-// total is the cost that is counted.
-func (w *window) total() int64 {
-	if w == nil {
-		return 0
-	}
-	return w.sum
 }
