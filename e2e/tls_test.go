@@ -262,7 +262,7 @@ func TestRefusedConnectionsSayWhatIsWrong(t *testing.T) {
 		{"no authority", "tls", s.workers, with("worker", func(c *workerproto.Credentials) { c.CA = "" }),
 			"the system does not know who signed the dispatcher's certificate: give the file of its authority as --ca", "bad certificate"},
 		{"name", "tls", strings.Replace(s.workers, "127.0.0.1", "127.0.0.2", 1), with("worker", nil), "connection refused", ""},
-		{"plain to TLS", "tcp", s.workers, with("worker", nil), "the peer does not use TLS: connect with tls:// or https://",
+		{"plain to TLS", "tcp", s.workers, with("worker", nil), "the peer does not use TLS: connect with tls://",
 			`"reason":"the peer does not use TLS`},
 		{"wrong listener", "tls", s.api, with("worker", nil), "this is a listener for another protocol: workers connect to --worker-listen", ""},
 		{"expired certificate", "tls", s.workers, with("", func(c *workerproto.Credentials) { c.Cert, c.Key = s.ca.sign("old", expired) }),

@@ -8,7 +8,7 @@ import (
 // The causes of the end of an execution's context. Compare with errors.Is and
 // context.Cause.
 var (
-	ErrCancelled = errors.New("the job was cancelled")
+	ErrCancelled = errors.New("the job must stop")
 	ErrStale     = errors.New("another attempt has the job, or the job has ended")
 	ErrTimeout   = errors.New("the job's timeout has expired")
 	ErrLost      = errors.New("the connection to the dispatcher is lost")

@@ -33,7 +33,7 @@ func (c *Credentials) Token() (string, error) {
 	}
 	text, err := ReadSecret(c.TokenFile)
 	if err != nil {
-		return "", fmt.Errorf("%w: token file %w", ErrCredentials, err)
+		return "", fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || len(token) > maxBearer || strings.ContainsAny(token, " \t\r\n") {

@@ -82,7 +82,7 @@ other schemas. The roles remain. Without --yes the command asks first. Without a
 				return err
 			}
 			if !yes {
-				if err := a.Agree("remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
+				if err := a.Agree(cmd.Context(), "remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
 					return err
 				}
 			}

@@ -160,12 +160,11 @@ func (o *workerRun) check(program string) error {
 		}
 		return nil
 	}
-	_, err := workerproto.ParseAddresses(o.dispatcher)
-	if err == nil {
-		err = o.proofs.Check()
-	}
-	if err != nil {
+	if _, err := workerproto.ParseAddresses(o.dispatcher); err != nil {
 		return exit.Usagef("--dispatcher: %w", err)
+	}
+	if err := o.proofs.Check(); err != nil {
+		return exit.Usagef("%w", err)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (o Operation) Narrow(f *Filter) error {
 	allowed := statuses[o]
 	switch {
 	case len(f.Statuses) == 0 && !f.Selective():
-		return fmt.Errorf("no filter is given: name at least a type, a status or a time, so that %s does not apply to all jobs", o)
+		return fmt.Errorf("no filter is given: name one, such as a type, a status or a time, so that %s does not apply to all jobs", o)
 	case len(f.Statuses) == 0:
 		f.Statuses = allowed
 	}

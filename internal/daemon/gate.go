@@ -76,8 +76,8 @@ func (d *Daemon) handshakeFailed(listener string) func(net.Conn, error) {
 		}
 		what := err.Error()
 		if plain, ok := errors.AsType[tls.RecordHeaderError](err); ok && plain.Conn != nil {
-			what = "the peer does not use TLS: connect with tls:// or https://"
-			answerPlain(plain.Conn, plain.RecordHeader[0], what)
+			what = "the peer does not use TLS"
+			answerPlain(plain.Conn, plain.RecordHeader[0], what+": connect with ")
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			what = fmt.Sprintf("the handshake took longer than %v", handshakeTime)
@@ -91,9 +91,9 @@ func answerPlain(conn net.Conn, first byte, what string) {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // fails only on a closed connection
 	switch {
 	case first == '{':
-		_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.Refused, "%s", what)))
+		_, _ = conn.Write(workerproto.Append(nil, workerproto.Complain(workerproto.Refused, "%stls://", what)))
 	case strings.IndexByte("GPHDOC", first) >= 0: // the methods of HTTP
-		text := rest.InvalidRequest.Of(what).Text()
+		text := rest.InvalidRequest.Of(what + "https://").Text()
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"+
 			"Content-Length: %d\r\n\r\n%s", len(text), text)
 	}

@@ -33,9 +33,6 @@ func (q *JobFilter) filter(r *rest.Request, limit int, cursor contract.Cursor) (
 		Type: q.Type, Key: q.Key, Worker: q.Worker, Error: q.Error, Statuses: q.Status, Newer: q.Newer, Older: q.Older, Ended: q.Ended,
 		Waited: time.Duration(q.Waited) * time.Millisecond, Limit: limit, Permit: r.Permitted(),
 	}
-	if q.Ended != (contract.Moment{}) && q.Status == nil {
-		f.Statuses = []dispatcherd.Status{dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled}
-	}
 	if f.Type != "" {
 		f.Permit, err = nil, r.Permit(f.Type)
 	}
@@ -52,6 +49,9 @@ type JobQuery struct {
 }
 
 func (h *Handler) getJobs(r *rest.Request, q *JobQuery) (page contract.JobPage, err error) {
+	if q.Ended != (contract.Moment{}) && q.Status == nil {
+		q.Status = []dispatcherd.Status{dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled}
+	}
 	f, err := q.filter(r, q.Limit, q.Cursor)
 	if err != nil {
 		return page, err

@@ -20,7 +20,7 @@ import (
 
 // Errors of changes of controls.
 var (
-	ErrNoControl = rest.NotFound.Refuses("it is not paused or drained")
+	ErrNoControl = rest.NotFound.Refuses("there is nothing to resume")
 	ErrTooMany   = rest.Conflict.Refuses(fmt.Sprintf("there are %d rows already: resume some of them first", contract.MaxControls))
 )
 
@@ -152,7 +152,7 @@ func (c Controls) SetRetries(ctx context.Context, typ string, p contract.RetryPo
 
 // Resume ends the pause of a type.
 func (c Controls) Resume(ctx context.Context, typ string) (version int64, err error) {
-	_, version, err = change[named](ctx, c, fmt.Errorf("type %q: %w", typ, ErrNoControl), `
+	_, version, err = change[named](ctx, c, fmt.Errorf("type %q is not paused: %w", typ, ErrNoControl), `
 		UPDATE dispatcherd.types SET paused = NULL, paused_by = NULL, paused_at = NULL, paused_until = NULL, pause_reason = NULL
 		WHERE type = $1::text AND `+paused+` RETURNING type`, typ)
 	return version, err
@@ -178,7 +178,7 @@ func (c Controls) Drain(ctx context.Context, d contract.Drain) (contract.DrainSt
 
 // Undrain lets a worker get jobs again: one process of it, or all that have been drained.
 func (c Controls) Undrain(ctx context.Context, worker, process string) (version int64, err error) {
-	_, version, err = change[named](ctx, c, fmt.Errorf("worker %q: %w", worker, ErrNoControl),
+	_, version, err = change[named](ctx, c, fmt.Errorf("worker %q is not drained: %w", worker, ErrNoControl),
 		`DELETE FROM dispatcherd.drains WHERE worker = $1::text AND ($2::text = '' OR process = $2::text) RETURNING worker`, worker, process)
 	return version, err
 }

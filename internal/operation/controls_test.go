@@ -56,7 +56,7 @@ func TestPauseSaysWhoWhenUntilAndWhy(t *testing.T) {
 	require.Empty(t, w.read().Pauses)
 	_, err = w.controls().Resume(t.Context(), "pdf")
 	require.ErrorIs(t, err, ErrNoControl)
-	require.ErrorContains(t, err, `type "pdf": it is not paused`)
+	require.ErrorContains(t, err, `type "pdf" is not paused`)
 }
 
 func TestInvalidControlsAreRefused(t *testing.T) {
@@ -112,7 +112,7 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 	done, _ := w.step()
 	require.Len(t, done, 8)
 	require.Contains(t, done[3], "pause lasts at least")
-	require.Contains(t, done[7], `type "nothing": it is not paused`)
+	require.Contains(t, done[7], `type "nothing" is not paused`)
 	require.Zero(t, w.left())
 	all := w.read()
 	require.Len(t, all.Pauses, 2)

@@ -54,10 +54,10 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 			return err
 		}
 		if p.Warning != "" {
-			a.Say("Warning: %s.", p.Warning)
+			a.warn(p.Warning)
 		}
 		a.sayChange(p.Former, p.Unconfirmed)
-		return a.PrintLine("pause", p, "type "+p.Type+": "+pauseText(&p.Pause))
+		return a.PrintLine("pause", p, "type "+p.Type+" paused: "+pauseText(&p.Pause))
 	})
 }
 
@@ -66,7 +66,7 @@ func pauseText(p *contract.Pause) string {
 	if p == nil {
 		return ""
 	}
-	return When(p.What != contract.PauseAll, "%s: ", p.What) + p.Text()
+	return When(p.What != contract.PauseAll, "%s, ", p.What) + strings.TrimPrefix(p.Text(), "Paused ")
 }
 
 // sayChange says whose setting a change replaces, and which dispatchers do not follow it yet.
@@ -117,7 +117,7 @@ func (a *Invocation) typeSetCommand() *cobra.Command {
 			return err
 		}
 		if s.Warning != "" {
-			a.Say("Warning: %s.", s.Warning)
+			a.warn(s.Warning)
 		}
 		a.sayChange("", s.Unconfirmed)
 		return a.PrintLine("retries", s, "type "+s.Type+": "+retriesText(&s.RetryPolicy))

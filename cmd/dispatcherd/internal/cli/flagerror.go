@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -37,10 +38,18 @@ func FlagError(cmd *cobra.Command, err error) error {
 		default:
 			return fmt.Errorf("%q does not use Postgres itself; if it asks a dispatcher, --api-socket or --api names it", cmd.CommandPath())
 		}
+		name, longer := unknown.GetSpecifiedName(), ""
 		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := Nearest(unknown.GetSpecifiedName(), names); near != "" {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if names = append(names, f.Name); strings.Contains("-"+f.Name+"-", "-"+name+"-") {
+				longer = f.Name
+			}
+		})
+		if near := cmp.Or(Nearest(name, names), longer); near != "" {
 			return fmt.Errorf("%w (did you mean --%s?)", err, near)
+		}
+		if strings.Contains(cmd.Use, "COLUMN=VALUE") {
+			return fmt.Errorf("%w (give a column without --, as in %s=VALUE)", err, name)
 		}
 	}
 	return err

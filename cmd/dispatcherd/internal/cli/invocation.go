@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -42,20 +42,30 @@ func (a *Invocation) IsTerminal(stream any) bool {
 
 // Agree returns an error unless the user agrees on a terminal to what a command will do. Without a
 // terminal the error names the flag that agrees.
-func (a *Invocation) Agree(what, flag string) error {
-	switch {
-	case !a.IsTerminal(a.In) || !a.IsTerminal(a.Err):
+func (a *Invocation) Agree(ctx context.Context, what, flag string) error {
+	if !a.IsTerminal(a.In) || !a.IsTerminal(a.Err) {
 		return exit.Errorf(exit.Negative, "nothing was changed. This would %s. Add %s to do it", what, flag)
-	case !a.confirm(fmt.Sprintf("This will %s.", what)):
-		return exit.Errorf(exit.Negative, "nothing was changed")
 	}
-	return nil
+	return a.confirm(ctx, fmt.Sprintf("This will %s.", what))
 }
 
-// confirm asks the user. Only y and yes agree.
-func (a *Invocation) confirm(what string) bool {
+// confirm asks the user. Only y and yes agree. An interrupt ends the wait for the answer.
+func (a *Invocation) confirm(ctx context.Context, what string) error {
 	fmt.Fprintf(a.Err, "%s Continue? [y/N] ", what)
-	var answer string
-	_, _ = fmt.Fscanln(a.In, &answer) // without an answer it stays empty
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
+	answers := make(chan string, 1)
+	go func() {
+		var answer string
+		_, _ = fmt.Fscanln(a.In, &answer) // without an answer it stays empty
+		answers <- strings.ToLower(answer)
+	}()
+	select {
+	case answer := <-answers:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		fmt.Fprintln(a.Err)
+		return exit.Errorf(exit.Interrupted, "nothing was changed")
+	}
+	return exit.Errorf(exit.Negative, "nothing was changed")
 }

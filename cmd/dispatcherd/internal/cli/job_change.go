@@ -42,12 +42,7 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 		case byFilter && len(args) > 0:
 			return exit.Usagef("give either ids or a filter")
 		case byFilter:
-			filter := f.filter()
-			err := c.op.Narrow(&contract.Filter{Type: filter.Type, Statuses: filter.Status, Newer: filter.Newer, Older: filter.Older})
-			if err != nil {
-				return exit.Usagef("%w", err)
-			}
-			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: filter}, agreed)
+			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: f.filter()}, agreed)
 		}
 		if len(args) == 0 {
 			return exit.Usagef("%q needs the id of a job, or a filter such as --type", cmd.CommandPath())
@@ -68,9 +63,9 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.JobChange, agreed consent) error {
 	total, err := a.countAll(ctx, c.op, &f)
 	if err != nil {
-		return fmt.Errorf("counting the jobs: %w", a.Explain(err))
+		return err
 	}
-	if err := a.agreeToChange(c.op, total, agreed); err != nil {
+	if err := a.agreeToChange(ctx, c.op, total, agreed); err != nil {
 		return err
 	}
 	changed := int64(0)
@@ -135,7 +130,7 @@ func (a *Invocation) changeSome(ctx context.Context, op contract.Operation, f ht
 }
 
 // agreeToChange returns an error unless the user agrees to change n jobs.
-func (a *Invocation) agreeToChange(op contract.Operation, n int64, agreed consent) error {
+func (a *Invocation) agreeToChange(ctx context.Context, op contract.Operation, n int64, agreed consent) error {
 	jobs := Counted(n, "job")
 	switch {
 	case agreed.count >= 0 && agreed.count != n:
@@ -143,7 +138,7 @@ func (a *Invocation) agreeToChange(op contract.Operation, n int64, agreed consen
 	case n == 0 || agreed.yes || agreed.count >= 0:
 		return nil
 	}
-	return a.Agree(fmt.Sprintf("%s %s", op, jobs), fmt.Sprintf("--yes or --count %d", n))
+	return a.Agree(ctx, fmt.Sprintf("%s %s", op, jobs), fmt.Sprintf("--yes or --count %d", n))
 }
 
 // changedJob is one line of the output of a command that changes jobs.

@@ -25,7 +25,7 @@ func TestChangeRequiresConsentForTheRightNumber(t *testing.T) {
 		{2, consent{count: 3, yes: true}, exit.Conflict},
 		{0, consent{count: -1}, exit.OK},
 	} {
-		err := a.agreeToChange(contract.CancelJobs, c.n, c.agreed)
+		err := a.agreeToChange(t.Context(), contract.CancelJobs, c.n, c.agreed)
 		if c.code == exit.OK {
 			require.NoError(t, err)
 			continue

@@ -53,7 +53,6 @@ func listRow(job *contract.Job) []any {
 // jobFilter are the flags that select jobs.
 type jobFilter struct {
 	query  httpapi.JobFilter
-	status dispatcherd.Status
 	waited time.Duration
 }
 
@@ -67,7 +66,7 @@ func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
 	flags.StringVar(&f.query.Key, "key", "", "only jobs with this key")
 	flags.StringVar(&f.query.Worker, "worker", "", "only jobs that this worker runs, or whose last attempt failed or waited 1 s and ran there")
 	flags.StringVar(&f.query.Error, "error", "", "only jobs whose last error contains this text, in upper or lower case")
-	flags.Var(OneOf(&f.status, dispatcherd.Statuses...), "status", "only jobs in this status: "+which)
+	flags.Var(AnyOf(&f.query.Status, dispatcherd.Statuses...), "status", "only jobs in these statuses, separated by commas: "+which)
 	Number(flags, &f.query.Newer.Age, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
 	Number(flags, &f.query.Older.Age, "older-than", "1s", Longest, "only jobs created longer ago")
 	Number(flags, &f.query.Ended.Age, "ended-since", "1s", Longest, "only jobs that ended in this time before now")
@@ -82,8 +81,5 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 func (f *jobFilter) filter() httpapi.JobFilter {
 	c := f.query
 	c.Waited = f.waited.Milliseconds()
-	if f.status != "" {
-		c.Status = []dispatcherd.Status{f.status}
-	}
 	return c
 }

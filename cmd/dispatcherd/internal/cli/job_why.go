@@ -104,7 +104,7 @@ var reasonTexts = map[string]string{
 func reasonText(why *httpapi.Why, reason string) string {
 	switch {
 	case reason == "Paused" && why.Paused != "":
-		return why.Paused
+		return strings.TrimPrefix(why.Paused, "Paused ")
 	case reason == "TypeUnknown" && why.OtherSlots > 0:
 		return reasonTexts[reason] + "; other dispatchers have slots for it"
 	case reason == "TypeUnknown" || reason == "NoCapacity":
@@ -307,7 +307,8 @@ func slotText(s *contract.Slot, mine dispatcherd.SlotID) string {
 		When(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
 		When(s.Busy > 0, " for %v", spanOf(s.Busy)) +
 		When(s.Left > 0, ", timeout in %v", spanOf(s.Left)) +
-		When(s.Stopping != "", ", stopping: %s", s.Stopping) + When(s.Draining, ", draining") + When(s.Slot == mine, ": this job's")
+		When(s.Stopping != "", ", stopping: %s", s.Stopping) + When(s.Draining && s.State != "drained", ", draining") +
+		When(s.Slot == mine, ": this job's")
 }
 
 // rivalText describes a job with a higher score than a job of a mode.

@@ -28,7 +28,7 @@ func (a *Invocation) limitListCommand() *cobra.Command {
 		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "/v1/limits", &q, &q,
 		"key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
 			return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
-		}, "There is no such limit: each key admits one job at a time.")
+		}, "No limit matches: a key without one admits one job at a time.")
 }
 
 // capacity is the text of a capacity, in the form that Assign takes.

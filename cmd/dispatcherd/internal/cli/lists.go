@@ -30,7 +30,7 @@ func localFlag(cmd *cobra.Command, q *rest.Scope) {
 }
 
 func slotRow(s *contract.Slot) []any {
-	state := s.State + When(s.Draining, ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
+	state := s.State + When(s.Draining && s.State != "drained", ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
 	job := When(s.Job != 0, "%d (%s)", s.Job, s.JobType)
 	return []any{s.Slot, s.DispatcherName, s.Worker, s.Number, state, job, strings.Join(s.Types, ", ")}
 }

@@ -100,7 +100,7 @@ func (a *Invocation) applySchedules(ctx context.Context, s client.Schedules, lis
 	case f.dryRun:
 		return nil
 	case removed > 0 && !f.yes:
-		if err := a.Agree("remove "+Counted(removed, "schedule"), "--yes"); err != nil {
+		if err := a.Agree(ctx, "remove "+Counted(removed, "schedule"), "--yes"); err != nil {
 			return err
 		}
 	}

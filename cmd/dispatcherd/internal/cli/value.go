@@ -54,6 +54,24 @@ func OneOf[T ~string](value *T, choices ...T) Value {
 	return Value{Kind: "string", Parse: parse, Format: func() string { return string(*value) }, Choices: words}
 }
 
+// AnyOf is a list of words, separated by commas or given one by one.
+func AnyOf[T ~string](list *[]T, choices ...T) Value {
+	var word T
+	v := OneOf(&word, choices...)
+	one := v.Parse
+	v.Format = func() string { return "" } // by default any
+	v.Parse = func(text string) error {
+		for part := range strings.SplitSeq(text, ",") {
+			if err := one(part); err != nil {
+				return err
+			}
+			*list = append(*list, word)
+		}
+		return nil
+	}
+	return v
+}
+
 // Entries returns the entries of a value, such as pdf=30s,excel=1m. Commas separate them. If the text contains a line break, only
 // line breaks do, because an entry of a table in the file may contain any other character.
 func Entries(text string) []string {
