@@ -237,7 +237,7 @@ func (b *Book) Key(name string) (s KeyState, ok bool) {
 // them. It looks at all names, which takes about 0.1 µs for each.
 func (b *Book) Keys(prefix, after string, most int) []KeyState {
 	var names []string         // the first ones after the name, in order
-	for name := range b.keys { // order-free: sorted
+	for name := range b.keys { // order-free: names are inserted in order
 		if name <= after || len(names) == most && name > names[most-1] || !strings.HasPrefix(name, prefix) {
 			continue
 		}

@@ -37,7 +37,7 @@ func (b *Book) HeadsEnd() {
 
 // Retries says which jobs wait for their retry. Others that the book knows do not wait any more.
 func (b *Book) Retries(waits func(id int64) bool) {
-	for _, id := range slices.Sorted(maps.Keys(b.retries)) {
+	for _, id := range slices.Sorted(maps.Keys(b.retries)) { // order-free: sorted here
 		if !waits(id) {
 			b.gone(b.retries[id])
 		}

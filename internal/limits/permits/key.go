@@ -79,9 +79,9 @@ func (k *key) each(f func(*part)) {
 	}
 }
 
-// add adds the counts of p; starting includes what started within the window.
-func (t *part) add(p *part) {
-	t.held, t.holders, t.alone, t.starting = t.held+p.held, t.holders+p.holders, t.alone+p.alone, t.starting+p.starting+p.window.sum
+// add adds the counts of o; starting includes what started within its window.
+func (p *part) add(o *part) {
+	p.held, p.holders, p.alone, p.starting = p.held+o.held, p.holders+o.holders, p.alone+o.alone, p.starting+o.starting+o.window.sum
 }
 
 // sum returns the counts that apply to a dispatcher.
