@@ -20,13 +20,17 @@ type Records struct {
 	of      map[dispatcherd.JobID]int64 // job → token
 	running map[int64]int               // token → jobs still running
 	late    map[dispatcherd.JobID]int64 // job → token of a renewal that did not take its row, of which a copy may still arrive
+	copies  map[int64]bool              // tokens of adoptions of which a copy may still arrive and take rows
 	over    []int64                     // tokens whose row can be removed
 	asked   map[int64]bool              // tokens without an answer → an outcome is unknown
 }
 
 // NewRecords returns Records without claims.
 func NewRecords() Records {
-	return Records{of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}, asked: map[int64]bool{}, late: map[dispatcherd.JobID]int64{}}
+	return Records{
+		of: map[dispatcherd.JobID]int64{}, running: map[int64]int{}, late: map[dispatcherd.JobID]int64{},
+		copies: map[int64]bool{}, asked: map[int64]bool{},
+	}
 }
 
 // Ask records that a claim or an adoption is sent.
@@ -78,9 +82,8 @@ func (r *Records) Add(token int64, lists ...[]contract.Won) {
 			r.add(token, won[i].ID)
 		}
 	}
-	if r.running[token] == 0 {
-		delete(r.running, token)
-		r.over = append(r.over, token) // the claim won no job, but its row exists
+	if r.running[token] == 0 { // the claim won no job, but its row exists
+		r.unused(token)
 	}
 }
 
@@ -93,23 +96,28 @@ func (r *Records) add(token int64, id dispatcherd.JobID) {
 	r.running[token]++
 }
 
-// AddAdopted records the jobs that an adoption took. A renewed offer is about a job
-// that already ran here. If that job has ended meanwhile, it is not added again. If its
-// row was locked, a copy of the statement whose answer was lost may still take the row.
+// AddAdopted records the jobs that an adoption took. asked and taken are in the order of the ids. A renewed offer is about a
+// job that already ran here. If that job has ended meanwhile, it is not added again. If the outcome was unknown before, a copy
+// of the statement may arrive later and take rows that were locked.
 func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []contract.Adopted) {
 	won := make([]contract.Won, 0, len(taken))
-	for i := range asked {
-		if _, runs := r.of[asked[i].ID]; runs && asked[i].Renewal && r.asked[token] {
-			r.late[asked[i].ID] = token
-		}
+	unknown := r.asked[token]
+	if unknown {
+		r.copies[token] = true
 	}
-	for i := range taken {
-		for len(asked) > 0 && asked[0].ID < taken[i].ID {
-			asked = asked[1:]
+	for i := range asked {
+		id := asked[i].ID
+		_, runs := r.of[id]
+		took := len(taken) > 0 && taken[0].ID == id
+		if took && (runs || !asked[i].Renewal) {
+			won = append(won, taken[0].Won)
 		}
-		_, runs := r.of[taken[i].ID]
-		if own := len(asked) > 0 && asked[0].ID == taken[i].ID && asked[0].Renewal; !own || runs {
-			won = append(won, taken[i].Won)
+		if took {
+			taken = taken[1:]
+		} else if unknown && runs && asked[i].Renewal {
+			r.endLate(id)
+			r.late[id] = token
+			r.running[token]++
 		}
 	}
 	r.Add(token, won)
@@ -117,17 +125,36 @@ func (r *Records) AddAdopted(token int64, asked []contract.ResumeOffer, taken []
 
 // Remove records the end of a job, or of its execution here.
 func (r *Records) Remove(id dispatcherd.JobID) {
-	token, ok := r.of[id]
-	if !ok {
-		return
+	if token, ok := r.of[id]; ok {
+		delete(r.of, id)
+		r.endLate(id)
+		r.end(token)
 	}
-	delete(r.of, id)
-	delete(r.late, id)
-	r.running[token]--
-	if r.running[token] == 0 {
-		delete(r.running, token)
+}
+
+// endLate forgets that a renewal may take the row of a job.
+func (r *Records) endLate(id dispatcherd.JobID) {
+	if token, ok := r.late[id]; ok {
+		delete(r.late, id)
+		r.end(token)
+	}
+}
+
+// end counts a job of a claim less.
+func (r *Records) end(token int64) {
+	if r.running[token]--; r.running[token] == 0 {
+		r.unused(token)
+	}
+}
+
+// unused forgets a claim of which no job runs here. If a copy of it may still take rows, its row remains, because these rows
+// are found by it. A comparison removes it later.
+func (r *Records) unused(token int64) {
+	if !r.copies[token] {
 		r.over = append(r.over, token)
 	}
+	delete(r.copies, token)
+	delete(r.running, token)
 }
 
 // Removable returns the tokens of claims whose rows can be removed, and forgets them.

@@ -84,6 +84,24 @@ func TestRowThatALateRenewalTakesIsHeld(t *testing.T) {
 	require.True(t, m.Holds(7, 2))
 	require.True(t, m.Holds(7, 1))
 	require.False(t, m.Holds(8, 2), "the worker was told to stop it")
+	require.Empty(t, m.Unknown([]int64{2}), "the row may run under it")
 	m.Remove(7)
+	require.Empty(t, m.running)
 	require.False(t, m.Holds(7, 2))
+}
+
+// The answer of an adoption was lost, and when it was repeated, the row was locked. The first copy may take the row later. Only the
+// record of the adoption leads to it, so the record is not removed with the others, but by a comparison.
+func TestRecordRemainsIfACopyOfItsAdoptionMayArrive(t *testing.T) {
+	t.Parallel()
+	m := NewRecords()
+	m.Ask(2)
+	m.Fail(2, contract.Unknown)
+	m.AddAdopted(2, []contract.ResumeOffer{{ID: 7}, {ID: 8}}, []contract.Adopted{{Won: contract.Won{ID: 8}}})
+	require.Empty(t, m.Unknown([]int64{2}), "a job of it runs")
+	m.Remove(8)
+	require.Empty(t, m.over)
+	require.Equal(t, []int64{2}, m.Unknown([]int64{2}))
+	require.Empty(t, m.running)
+	require.Empty(t, m.copies)
 }
