@@ -69,11 +69,7 @@ func (w *Worker) resumeAllLocked(hello *workerproto.Hello, offered []*execution,
 	for _, e := range offered {
 		e.resumeLocked()
 	}
-	for _, sl := range w.sortedLocked() { // drop executions that were neither resumed nor begun on this connection
-		if e := sl.run; e != nil && e.conn != w.conn {
-			e.loseLocked()
-		}
-	}
+	w.loseLocked(func(e *execution) bool { return e.conn != w.conn }) // they were neither resumed nor begun on this connection
 	if w.draining {
 		w.conn.Queue(&workerproto.Drain{})
 	}

@@ -60,6 +60,15 @@ func (e *execution) resumeLocked() {
 	}
 }
 
+// loseLocked gives up executions.
+func (w *Worker) loseLocked(which func(*execution) bool) {
+	for _, sl := range w.sortedLocked() {
+		if sl.run != nil && which(sl.run) {
+			sl.run.loseLocked()
+		}
+	}
+}
+
 // loseLocked gives up an execution: it ends the context and drops the report. The slot
 // can be announced again when the handler has returned. If the handler has returned
 // already, loseLocked frees the slot, and the caller announces it.

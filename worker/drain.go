@@ -42,26 +42,12 @@ func (w *Worker) stopTaking() *workerproto.Conn {
 	defer w.mu.Unlock()
 	w.draining = true
 	if w.conn == nil {
-		for _, sl := range w.sortedLocked() {
-			if sl.run != nil {
-				sl.run.loseLocked()
-			}
-		}
+		w.loseLocked(func(*execution) bool { return true })
 	}
 	if w.busy == 0 {
-		w.closeIdleLocked()
+		w.closeIdle()
 	}
 	return w.conn
-}
-
-// closeIdleLocked closes idle to signal that no execution is left. Later calls change
-// nothing.
-func (w *Worker) closeIdleLocked() {
-	select {
-	case <-w.idle:
-	default:
-		close(w.idle)
-	}
 }
 
 // awaitIdle waits until no execution is left, at most for d.

@@ -184,7 +184,7 @@ func (w *Worker) freeLocked(e *execution) {
 // countEndLocked counts the end of an execution after its report was queued.
 func (w *Worker) countEndLocked() {
 	if w.busy--; w.busy == 0 && w.draining {
-		w.closeIdleLocked()
+		w.closeIdle()
 	}
 	if w.leaving != nil {
 		w.leaveIdleLocked()

@@ -28,11 +28,7 @@ func (w *Worker) guard(ctx context.Context, c *workerproto.Conn) {
 		w.mu.Unlock()
 		return
 	}
-	for _, sl := range w.sortedLocked() {
-		if sl.run != nil && sl.run.conn == c {
-			sl.run.loseLocked()
-		}
-	}
+	w.loseLocked(func(e *execution) bool { return e.conn == c })
 	w.ended = errUnanswered
 	w.mu.Unlock()
 	c.Abort()

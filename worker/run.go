@@ -39,7 +39,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		if refused++; !permanent(err) || known && hasCode(err, workerproto.Refused) {
 			refused = 0
 		}
-		if refused >= max(1, len(w.addresses)) && undo() {
+		if refused >= len(w.addresses) && undo() {
 			w.stopTaking()
 			if abandoned := w.awaitIdle(w.opts.Abandon); abandoned != nil {
 				err = fmt.Errorf("%w; %w", err, abandoned)
@@ -100,13 +100,10 @@ func hasCode(err error, code workerproto.Code) bool {
 // session runs one connection from the hello to its end.
 func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	if w.opts.FindSocket != nil {
-		call(w, "FindSocket", func(find func() string) { w.opts.Socket = find() }, w.opts.FindSocket)
+		call(w, "FindSocket", func(find func() string) { w.addresses[0] = workerproto.SocketAddress(find()) }, w.opts.FindSocket)
 	}
-	address := workerproto.SocketAddress(w.opts.Socket)
+	address := w.addresses[w.at%len(w.addresses)]
 	dialing, connects := context.WithCancel(ctx)
-	if w.addresses != nil {
-		address = w.addresses[w.at%len(w.addresses)]
-	}
 	if w.moves() {
 		dialing, connects = context.WithTimeout(ctx, dialTimeout)
 	}
@@ -148,11 +145,7 @@ func (w *Worker) loseIgnored(err error) {
 	rule, _ := errors.AsType[*workerproto.Error](err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, sl := range w.slots {
-		if sl.run != nil && sl.run.job.ID == rule.Job {
-			sl.run.loseLocked()
-		}
-	}
+	w.loseLocked(func(e *execution) bool { return e.job.ID == rule.Job })
 }
 
 // cancelCause returns the cause of a handler's context after a cancel. The timeout of
@@ -180,7 +173,9 @@ func (w *Worker) receive(c *workerproto.Conn) error {
 			case *workerproto.Stale:
 				w.cancel(f.Execution, ErrStale)
 			case *workerproto.Spawned:
-				w.answerSpawn(f)
+				w.mu.Lock()
+				w.answerSpawnLocked(f)
+				w.mu.Unlock()
 			case *workerproto.GoAway:
 				w.leave(c, f.Grace)
 			case *workerproto.Error:

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,19 +13,20 @@ import (
 
 // Child is a job that a running job inserts. Zero values mean the defaults of the table.
 type Child struct {
-	Type        string
-	Payload     any // encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted unchanged; nil = {}
-	Priority    dispatcherd.Priority
-	RunAt       time.Time     // zero = now, by the database clock
-	MaxAttempts int           // the child fails for good after this many failures; 0 = as its type says
-	Backoff     string        // how long it waits after a failure, as in docs/how-to/retries.md; "" = as its type says
-	Timeout     time.Duration // limit of one attempt; rounded up to milliseconds; 0 = the limit of the type
-	Expected    time.Duration // how long an attempt probably takes; rounded up to milliseconds; 0 = unknown
-	Keys        string        // up to four words KEY, KEY*COST or KEY*all
+	Type string `json:"type"`
+	// Payload is encoded as JSON; a []byte or json.RawMessage must be JSON and is inserted unchanged; nil = {}.
+	Payload     any                  `json:"-"`
+	Priority    dispatcherd.Priority `json:"priority,omitempty"`
+	RunAt       time.Time            `json:"run_at,omitzero"`        // zero = now, by the database clock
+	MaxAttempts int                  `json:"max_attempts,omitempty"` // it fails for good after this many failures; 0 = as its type says
+	Backoff     string               `json:"backoff,omitempty"`      // its waits, as in docs/how-to/retries.md; "" = as its type says
+	Timeout     time.Duration        `json:"-"`                      // limit of one attempt; rounded up to milliseconds; 0 = that of the type
+	Expected    time.Duration        `json:"-"`                      // probable duration; rounded up to milliseconds; 0 = unknown
+	Keys        string               `json:"keys,omitempty"`         // up to four words KEY, KEY*COST or KEY*all
 	// UniqueKey is unique among pending and running jobs. While a job has it, a spawn with the
 	// same key is refused, so that a spawn with an unknown outcome can be repeated; "" = none.
-	UniqueKey   string
-	Traceparent string // W3C trace context; "" = that of the parent
+	UniqueKey   string `json:"unique_key,omitempty"`
+	Traceparent string `json:"traceparent,omitempty"` // W3C trace context; "" = that of the parent
 }
 
 // SpawnError says why a spawn inserted no children, or, with
@@ -92,17 +94,11 @@ func (j *Job) spawn(ctx context.Context, children []Child, detached bool) ([]dis
 
 // wireChild is a Child as a frame contains it.
 type wireChild struct {
-	Type        string               `json:"type"`
-	Payload     json.RawMessage      `json:"payload,omitempty"`
-	Priority    dispatcherd.Priority `json:"priority,omitempty"`
-	RunAt       time.Time            `json:"run_at,omitzero"`
-	MaxAttempts int                  `json:"max_attempts,omitempty"`
-	Backoff     string               `json:"backoff,omitempty"`
-	TimeoutMS   int64                `json:"timeout_ms,omitempty"`
-	ExpectedMS  int64                `json:"expected_ms,omitempty"`
-	Keys        string               `json:"keys,omitempty"`
-	UniqueKey   string               `json:"unique_key,omitempty"`
-	Traceparent string               `json:"traceparent,omitempty"`
+	*Child
+
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	TimeoutMS  int64           `json:"timeout_ms,omitempty"`
+	ExpectedMS int64           `json:"expected_ms,omitempty"`
 }
 
 // encodeChildren returns the children as a JSON array.
@@ -114,25 +110,15 @@ func encodeChildren(children []Child) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("child %d of type %q: %w", i+1, c.Type, err)
 		}
-		wire[i] = wireChild{
-			Type: c.Type, Payload: payload, Priority: c.Priority, RunAt: c.RunAt, MaxAttempts: c.MaxAttempts,
-			TimeoutMS: milliseconds(c.Timeout), ExpectedMS: milliseconds(c.Expected), Keys: c.Keys, UniqueKey: c.UniqueKey,
-			Traceparent: c.Traceparent, Backoff: c.Backoff,
-		}
+		wire[i] = wireChild{c, payload, milliseconds(c.Timeout), milliseconds(c.Expected)}
 	}
 	return encode(wire)
 }
 
 // milliseconds rounds a duration away from 0, which is none: Postgres refuses a negative one.
 func milliseconds(d time.Duration) int64 {
-	ms := int64(d / time.Millisecond)
-	switch part := d % time.Millisecond; {
-	case part > 0:
-		ms++
-	case part < 0:
-		ms--
-	}
-	return ms
+	ms := d.Milliseconds()
+	return ms + int64(cmp.Compare(d, time.Duration(ms)*time.Millisecond))
 }
 
 // spawns are the spawns of a worker that have no answer.
@@ -140,17 +126,17 @@ type spawns struct {
 	open chan struct{} // one element for each; full: the dispatcher would refuse another one
 
 	// Guarded by the worker's mutex.
-	last    int64                              // number of the last request
-	waiting map[int64]chan workerproto.Spawned // by number; the channels have room for the answer
+	last    int64                               // number of the last request
+	waiting map[int64]chan *workerproto.Spawned // by number; the channels have room for the answer
 }
 
 func newSpawns() spawns {
-	return spawns{open: make(chan struct{}, dispatcherd.MaxOpenSpawns), waiting: map[int64]chan workerproto.Spawned{}}
+	return spawns{open: make(chan struct{}, dispatcherd.MaxOpenSpawns), waiting: map[int64]chan *workerproto.Spawned{}}
 }
 
 // beginSpawn assigns a number to a frame and returns the connection that it must be sent
 // on, or nil if there is none. If this connection ends later, disconnected answers the spawn.
-func (w *Worker) beginSpawn(e *execution, f *workerproto.Spawn) (<-chan workerproto.Spawned, *workerproto.Conn) {
+func (w *Worker) beginSpawn(e *execution, f *workerproto.Spawn) (<-chan *workerproto.Spawned, *workerproto.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.conn == nil || e.conn != w.conn {
@@ -158,13 +144,13 @@ func (w *Worker) beginSpawn(e *execution, f *workerproto.Spawn) (<-chan workerpr
 	}
 	w.spawns.last++
 	f.Request = w.spawns.last
-	answer := make(chan workerproto.Spawned, 1)
+	answer := make(chan *workerproto.Spawned, 1)
 	w.spawns.waiting[f.Request] = answer
 	return answer, e.conn
 }
 
 // answerSpawnLocked passes an answer on. It ignores an unknown number.
-func (w *Worker) answerSpawnLocked(a workerproto.Spawned) {
+func (w *Worker) answerSpawnLocked(a *workerproto.Spawned) {
 	if answer, ok := w.spawns.waiting[a.Request]; ok {
 		delete(w.spawns.waiting, a.Request)
 		<-w.spawns.open
@@ -172,17 +158,10 @@ func (w *Worker) answerSpawnLocked(a workerproto.Spawned) {
 	}
 }
 
-// answerSpawn passes the answer of the dispatcher on.
-func (w *Worker) answerSpawn(a *workerproto.Spawned) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.answerSpawnLocked(*a)
-}
-
 // endSpawnsLocked answers all spawns, because the connection has ended and the dispatcher will not.
 func (w *Worker) endSpawnsLocked() {
 	for number := range w.spawns.waiting {
-		w.answerSpawnLocked(workerproto.Spawned{
+		w.answerSpawnLocked(&workerproto.Spawned{
 			Request: number, Rule: dispatcherd.RuleOutcomeIsKnown, Error: "the connection ended before the answer: the children may exist",
 		})
 	}

@@ -88,7 +88,7 @@ func positive[T int | time.Duration](value, otherwise T) T {
 type Worker struct {
 	opts      Options
 	process   string                // random; the same in all connections
-	addresses workerproto.Addresses // of dispatchers; empty = there is only Socket
+	addresses workerproto.Addresses // of dispatchers
 	at        int                   // of the addresses, the present one
 
 	// These are used only by Run's goroutine.
@@ -107,6 +107,7 @@ type Worker struct {
 	draining  bool
 	busy      int           // executions that have not ended
 	idle      chan struct{} // closed when draining and busy is 0
+	closeIdle func()
 	executors executors
 	spawns    spawns
 	resume    time.Duration // how long executions may continue without a connection
@@ -125,13 +126,15 @@ type slot struct {
 
 // New returns a worker without handlers and slots.
 func New(opts Options) *Worker {
+	idle := make(chan struct{})
 	return &Worker{
-		opts:     opts.withDefaults(),
-		process:  rand.Text(),
-		handlers: make(map[string]Handler),
-		slots:    make(map[int32]*slot),
-		idle:     make(chan struct{}),
-		spawns:   newSpawns(),
+		opts:      opts.withDefaults(),
+		process:   rand.Text(),
+		handlers:  make(map[string]Handler),
+		slots:     make(map[int32]*slot),
+		idle:      idle,
+		closeIdle: sync.OnceFunc(func() { close(idle) }),
+		spawns:    newSpawns(),
 	}
 }
 
@@ -232,6 +235,7 @@ func (w *Worker) start() error {
 			return fmt.Errorf("worker: slot %d: %w", sl.Number, err)
 		}
 	}
+	w.addresses = workerproto.Addresses{workerproto.SocketAddress(w.opts.Socket)}
 	if w.opts.Dispatcher != "" && w.opts.FindSocket == nil && w.opts.Socket == "" {
 		var err error
 		if w.addresses, err = workerproto.ParseAddresses(w.opts.Dispatcher); err != nil {
