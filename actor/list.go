@@ -201,21 +201,22 @@ func ListRequests(asker Asker) []RequestInfo {
 
 // Gauges are current values. The counters since the start are in Stats.
 type Gauges struct {
-	Slots, Free    int // registered slots; the free ones among them
-	Reserved       int // of the registered slots, those of jobs whose claim is not answered
-	SlotTypes      int // types, added up over the registered slots
-	Sessions       int
-	Types          int // known types
-	Requests       int // on-demand requests waiting
-	Cached         int // candidates read ahead
-	InHand         int // jobs in hand: reserved, running or ending, and waiting requests
-	Unrecorded     int // ended attempts that are not recorded in Postgres
-	Spawns         int // spawns without an answer
-	Held           int // of these, those that Postgres did not record although it answered
-	ClaimsUnderWay int
-	Loading        int           // claimed rows whose payload is not read yet
-	Aside          int           // rows that Postgres refused to claim, and that are remembered
-	LogBytes       int           // of the logs of attempts whose end is not recorded
+	Slots          int           `metric:"slots"`      // registered slots
+	Free           int           `metric:"slots_free"` // the free ones among them
+	Reserved       int           // of the registered slots, those of jobs whose claim is not answered
+	SlotTypes      int           `metric:"slot_types"` // types, added up over the registered slots
+	Sessions       int           `metric:"sessions"`
+	Types          int           `metric:"types"`            // known types
+	Requests       int           `metric:"requests_waiting"` // on-demand requests waiting
+	Cached         int           `metric:"candidates"`       // candidates read ahead
+	InHand         int           `metric:"in_hand"`          // jobs in hand: reserved, running or ending, and waiting requests
+	Unrecorded     int           `metric:"unrecorded"`       // ended attempts that are not recorded in Postgres
+	Spawns         int           `metric:"spawns"`           // spawns without an answer
+	Held           int           `metric:"held"`             // of these, those that Postgres did not record although it answered
+	ClaimsUnderWay int           `metric:"claims_in_flight"`
+	Loading        int           `metric:"payloads_loading"` // claimed rows whose payload is not read yet
+	Aside          int           `metric:"set_aside"`        // rows that Postgres refused to claim, and that are remembered
+	LogBytes       int           `metric:"job_log_bytes"`    // of the logs of attempts whose end is not recorded
 	CircuitOpen    bool          // Postgres does not answer some kind of statement
 	Largest        LargestShares // of the bounds that users share
 }

@@ -24,7 +24,15 @@ func newUserQuotas(l Limits) userQuotas {
 }
 
 // LargestShares contains, for each bound, what the user with the largest share holds.
-type LargestShares struct{ Slots, SlotTypes, Types, Requests, Spawns, Logs, Offers int }
+type LargestShares struct {
+	Slots     int `metric:"slots"`
+	SlotTypes int `metric:"slot_types"`
+	Types     int `metric:"types"`
+	Requests  int `metric:"requests_waiting"`
+	Spawns    int `metric:"spawns"`
+	Logs      int `metric:"job_log_bytes"`
+	Offers    int `metric:"resume_offers"`
+}
 
 // largest returns the largest shares.
 func (q *userQuotas) largest() (l LargestShares) {

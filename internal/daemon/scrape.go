@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -106,15 +107,8 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	emitGauge(emit, "dispatcherd_drained_workers", "Workers that operators have drained; it is the same at all dispatchers.",
 		len(controls.Drains))
 	emitGauge(emit, "dispatcherd_notifications_arrive", "1 while NOTIFY wakes the dispatcher, 0 while it only polls.",
-		boolToInt(d.reports.notified.Load()))
-	for event, n := range map[string]uint64{
-		"placed": stats.Placed, "won": stats.Won, "lost": stats.Lost, "unknown": stats.Unknown,
-		"crashed": stats.Crashed, "stale": stats.Stale,
-		"timed_out": stats.TimedOut, "disconnected": stats.HungUp, "adopted": stats.Adopted, "handed_over": stats.Left,
-		"detached": stats.Detached, "set_aside": stats.SetAside, "moved": stats.Moved, "deferred": stats.Deferred,
-		"stale_batch": stats.StaleBatches, "waited_for_fetch": stats.Misses, "log_cut": stats.LogCuts, "preempted": stats.Preempted,
-		"violation": stats.Violations, "spawned": stats.Spawned, "spawn_refused": stats.SpawnsRefused,
-	} {
+		oneIf(d.reports.notified.Load()))
+	for event, n := range numbersOf(stats) { // order-free: the registry sorts
 		emitCounter(emit, "dispatcherd_jobs_total", "Events of jobs and requests.", n, "event", event)
 	}
 	if d.cfg.Core.Weights.DurationWindow > 0 {
@@ -131,22 +125,27 @@ func (d *Daemon) scrapeLoop(emit emit) {
 				expected[i].Duration.Seconds(), "type", expected[i].Type, "class", expected[i].Class.String())
 		}
 	}
-	emitGauges(emit, "dispatcherd_state", "Current numbers of the dispatcher.", map[string]int{
-		"slots": gauges.Slots, "slot_types": gauges.SlotTypes, "slots_free": gauges.Free, "sessions": gauges.Sessions,
-		"types": gauges.Types, "requests_waiting": gauges.Requests,
-		"candidates": gauges.Cached, "in_hand": gauges.InHand, "unrecorded": gauges.Unrecorded, "held": gauges.Held, "spawns": gauges.Spawns,
-		"claims_in_flight": gauges.ClaimsUnderWay, "job_log_bytes": gauges.LogBytes, "payloads_loading": gauges.Loading,
-		"set_aside": gauges.Aside, "pending_types": len(d.api.pending.Latest().Types),
-		"circuit_open": boolToInt(gauges.CircuitOpen),
-	}, "what")
-	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", map[string]int{
-		"slots": gauges.Largest.Slots, "slot_types": gauges.Largest.SlotTypes, "types": gauges.Largest.Types,
-		"requests_waiting": gauges.Largest.Requests, "spawns": gauges.Largest.Spawns, "job_log_bytes": gauges.Largest.Logs,
-		"resume_offers": gauges.Largest.Offers,
-		"processors":    quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(),
-		"refusals":       quota.Refusals.Largest(),
+	state, largest := numbersOf(gauges), numbersOf(gauges.Largest)
+	state["circuit_open"], state["pending_types"] = oneIf(gauges.CircuitOpen), float64(len(d.api.pending.Latest().Types))
+	emitGauges(emit, "dispatcherd_state", "Current numbers of the dispatcher.", state, "what")
+	for name, held := range map[string]int{
+		"processors": quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(), "refusals": quota.Refusals.Largest(),
 		"database_calls": d.api.calls.Largest(), "uploads": d.api.backend.LargestUploader(),
-	}, "what")
+	} {
+		largest[name] = float64(held)
+	}
+	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", largest, "what")
+}
+
+// numbersOf returns the fields of a struct that have a name in metrics.
+func numbersOf(all any) map[string]float64 {
+	numbers := map[string]float64{}
+	for field, value := range reflect.ValueOf(all).Fields() {
+		if name := field.Tag.Get("metric"); name != "" {
+			numbers[name] = value.Convert(reflect.TypeFor[float64]()).Float()
+		}
+	}
+	return numbers
 }
 
 // typeSums are the numbers of all types with the same label.
@@ -213,7 +212,7 @@ func (d *Daemon) scrapeTypes(emit emit) {
 		list.PendingAge)
 }
 
-func boolToInt(b bool) int {
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}
