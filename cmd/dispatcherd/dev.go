@@ -26,9 +26,9 @@ func (a *app) devCommand() *cobra.Command {
 		Annotations: map[string]string{cli.NoteLogs: "yes"},
 		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
-with --ephemeral. The server ends with the dispatcher, also after kill -9. With --tls, workers on
-other hosts can connect: dev prints the commands for them. Its certificate and token are in the state
-directory of the user, where only this user can read them.`,
+with --ephemeral. The server ends with the dispatcher, also after kill -9. With --tls, workers
+on other hosts can connect: dev prints the commands for them. Its certificate and token are in
+the state directory of the user, where only this user can read them.`,
 		Example: `  dispatcherd dev
   dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -47,9 +47,7 @@ func (a *app) helpFor(group *cobra.Command, words []string) error {
 
 // writeHelp shows the examples before the flags, because most readers need a line to copy.
 func writeHelp(w io.Writer, cmd *cobra.Command) {
-	for line := range strings.Lines(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)) + "\n") {
-		writeBroken(w, line)
-	}
+	fmt.Fprintln(w, strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)))
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
@@ -74,25 +72,8 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 	writeFlags(w, "Flags of every command", cmd.InheritedFlags())
 }
 
-// helpWidth is where lines are broken. pflag adds up to five characters to the last line of a flag, so that it has no short one.
+// helpWidth is where lines about flags are broken. pflag adds up to five characters to the last line of a flag, so that it has no short one.
 const helpWidth = 95
-
-// writeBroken writes a line, and breaks it if it is too long. Further lines begin below the text that follows the last wide gap.
-func writeBroken(w io.Writer, line string) {
-	indent := ""
-	if at := strings.LastIndex(line, "  "); at >= 0 {
-		indent = strings.Repeat(" ", at+len("  "))
-	}
-	for len(line) > helpWidth+5 {
-		at := strings.LastIndexByte(line[:helpWidth], ' ')
-		if at <= len(indent) {
-			break // one word
-		}
-		fmt.Fprintln(w, line[:at])
-		line = indent + line[at+1:]
-	}
-	fmt.Fprint(w, line)
-}
 
 func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 	for _, g := range cli.Groups(flags) {

@@ -74,7 +74,8 @@ func (a *app) migrateDownCommand() *cobra.Command {
 		Use: "down", Short: "Remove the schema with all jobs",
 		Long: `Removes the schema dispatcherd, even if another build has created it. This deletes all jobs,
 schedules and limits. It also removes everything that depends on the schema, such as views in
-other schemas. The roles remain. Without --yes the command asks first. Without a terminal it needs --yes.`,
+other schemas. The roles remain. Without --yes the command asks first. Without a terminal it
+needs --yes.`,
 		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dsn, err := a.DatabaseURL()

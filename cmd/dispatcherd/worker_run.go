@@ -24,14 +24,16 @@ func (a *app) workerCommand() *cobra.Command {
 		append([]*cobra.Command{a.workerRunCommand(), a.WorkerListCommand()}, a.WorkerDrainCommands()...)...)
 }
 
-const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its output
-is the result. Exit code 0 means done, 65 (EX_DATAERR) failed for good; after any other code the job is
-retried. A job with more than 512 KiB of output fails for good. The end of the error output is stored with a
-failure. COMMAND does not inherit DATABASE_URL, TRACEPARENT, libpq's PG* and DISPATCHERD_* (--env passes one).
-DISPATCHERD_JOB_ID, DISPATCHERD_TYPE, DISPATCHERD_ATTEMPT, DISPATCHERD_JOB_TOKEN and, with keys, DISPATCHERD_FENCE
-describe the job. TRACEPARENT is its W3C trace context, if it has one. The worker reconnects until it is
-stopped. SIGKILL of the worker kills COMMAND (on Linux), but not its children; a systemd unit or a container
-ends these. As process 1 of a container, the worker also reaps the processes that COMMAND leaves behind.`
+const workerRunLong = `Offers slots and runs COMMAND once for each job, with the payload on its standard input. Its
+output is the result. Exit code 0 means done, 65 (EX_DATAERR) failed for good; after any other
+code the job is retried. A job with more than 512 KiB of output fails for good. The end of the
+error output is stored with a failure. COMMAND does not inherit DATABASE_URL, TRACEPARENT,
+libpq's PG* and DISPATCHERD_* (--env passes one). DISPATCHERD_JOB_ID, DISPATCHERD_TYPE,
+DISPATCHERD_ATTEMPT, DISPATCHERD_JOB_TOKEN and, with keys, DISPATCHERD_FENCE describe the job.
+TRACEPARENT is its W3C trace context, if it has one. The worker reconnects until it is stopped.
+SIGKILL of the worker kills COMMAND (on Linux), but not its children; a systemd unit or a
+container ends these. As process 1 of a container, the worker also reaps the processes that
+COMMAND leaves behind.`
 
 // workerRun are the settings of worker run.
 type workerRun struct {

@@ -41,8 +41,8 @@ var Meanings = []struct {
 	{Negative, "a job or a check failed; nothing was changed, because the consent (--yes) is missing"},
 	{Usage, "the command line, a setting or the input is wrong"},
 	{NotFound, "the named object does not exist"},
-	{Conflict, "the state of the object forbids the request; --count differs from what the filter selects; a worker was refused; " +
-		"a socket or data folder is in use"},
+	{Conflict, "the state of the object forbids the request; a worker was refused"},
+	{Conflict, "--count differs from what the filter selects; a socket or data folder is in use"},
 	{Unavailable, "Postgres or the dispatcher does not answer"},
 	{Interrupted, "stopped by a signal before the end"},
 	{Internal, "anything else"},

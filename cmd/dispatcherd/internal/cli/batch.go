@@ -13,7 +13,8 @@ import (
 )
 
 const openLong = `Opens a batch and prints its id (docs/how-to/flows.md). Members are jobs with this id as parent
-("job insert --parent"). When the batch is sealed and all members have ended, its callback runs: a job with the same id.`
+("job insert --parent"). When the batch is sealed and all members have ended, its callback
+runs: a job with the same id.`
 
 func (a treeCommands) openCommand() *cobra.Command {
 	var b contract.NewBatch

@@ -23,9 +23,9 @@ func (a *Invocation) TypeCommand() *cobra.Command {
 		a.resumeCommand("type", "End the pause of a type", "pdf", (*client.Client).ResumeType))
 }
 
-const typePauseLong = `Pauses a type in the whole cluster: none of its jobs starts. Running jobs continue. Jobs can be inserted, keep
-their age, and start after "type resume", or when the pause ends. A request is refused at once if it cannot
-start before its timeout. A second pause replaces the first one.`
+const typePauseLong = `Pauses a type in the whole cluster: none of its jobs starts. Running jobs continue. Jobs can be
+inserted, keep their age, and start after "type resume", or when the pause ends. A request is
+refused at once if it cannot start before its timeout. A second pause replaces the first one.`
 
 func (a *Invocation) typePauseCommand() *cobra.Command {
 	var queued, requests bool
@@ -100,8 +100,9 @@ func (a *Invocation) resumeCommand(what, short, example string, resume namedOrde
 	return a.orderCommand(cmd, what, "resumed", resume)
 }
 
-const typeSetLong = `Sets the retry policy of a type in the whole cluster, for jobs without a policy of their own. The policy is used
-when an attempt fails. It replaces the former policy: what is not given is the default again.`
+const typeSetLong = `Sets the retry policy of a type in the whole cluster, for jobs without a policy of their own.
+The policy is used when an attempt fails. It replaces the former policy: what is not given is
+the default again.`
 
 func (a *Invocation) typeSetCommand() *cobra.Command {
 	var p client.RetryPolicy
@@ -132,10 +133,10 @@ func retriesText(p *contract.RetryPolicy) string {
 	return fmt.Sprintf("%d attempts, %s", cmp.Or(p.MaxAttempts, contract.DefaultMaxAttempts), cmp.Or(p.Backoff, "backoff of the dispatcher"))
 }
 
-const workerDrainLong = `Drains a worker: it gets no more jobs. Running jobs continue. WORKER is a name, which means all workers with
-this name, or the number of a session of the dispatcher that is asked, which means its process only.
-A worker stays drained when it connects again, here or elsewhere, until "worker resume" or until no
-dispatcher has had it for five minutes.`
+const workerDrainLong = `Drains a worker: it gets no more jobs. Running jobs continue. WORKER is a name, which means all
+workers with this name, or the number of a session of the dispatcher that is asked, which means
+its process only. A worker stays drained when it connects again, here or elsewhere, until
+"worker resume" or until no dispatcher has had it for five minutes.`
 
 // WorkerDrainCommands are the commands that drain and resume workers.
 func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
@@ -179,9 +180,10 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	return commands
 }
 
-const dispatcherDrainLong = `Drains a dispatcher: it accepts no new workers, and tells those that know other dispatchers to go there.
-They take their running jobs with them, so no attempt is lost. Workers that know only this dispatcher stay and
-get jobs as before: "worker list" shows them. It lasts until "dispatcher resume" or until the dispatcher is restarted.`
+const dispatcherDrainLong = `Drains a dispatcher: it accepts no new workers, and tells those that know other dispatchers to
+go there. They take their running jobs with them, so no attempt is lost. Workers that know only
+this dispatcher stay and get jobs as before: "worker list" shows them. It lasts until
+"dispatcher resume" or until the dispatcher is restarted.`
 
 func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
 	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1")

@@ -13,9 +13,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-const fanOutLong = `Divides the items of a JSON array into a chunk for each worker of the dispatcher that offers the type, and prints the
-answers in order. Nothing is retried. The exit code is 1 if a chunk failed, 5 if no worker offers the type. An interrupt
-cancels all chunks. --durable prints the id of a batch (docs/how-to/flows.md).`
+const fanOutLong = `Divides the items of a JSON array into a chunk for each worker of the dispatcher that offers
+the type, and prints the answers in order. Nothing is retried. The exit code is 1 if a chunk
+failed, 5 if no worker offers the type. An interrupt cancels all chunks. --durable prints the
+id of a batch (docs/how-to/flows.md).`
 
 // FanOutCommand distributes items over workers.
 func (a *Invocation) FanOutCommand() *cobra.Command {

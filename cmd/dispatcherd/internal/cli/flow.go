@@ -15,9 +15,11 @@ import (
 
 const insertLong = `Inserts the flow of a JSON document (docs/how-to/flows.md) and prints its id:
 
-  {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
+  {"nodes": [{"name": "load", "type": "load"},
+             {"name": "sum", "type": "sum", "after": ["load"], "takes_results": true}]}
 
-A node also has the fields of "job insert" except parent and unique_key. One invalid node rejects the flow.`
+A node also has the fields of "job insert" except parent and unique_key. One invalid node
+rejects the flow.`
 
 func (a treeCommands) insertCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -53,7 +55,7 @@ func (a treeCommands) repairCommand() *cobra.Command {
 		Short: "Count anew how many jobs have not ended, after rows were deleted by hand",
 		Long: "Counts anew how many jobs of a flow or batch have not ended, after rows were deleted by hand.\n" +
 			"Each dispatcher does this by itself ten minutes after its start, and then every 12 hours.\n" +
-			"More than 100,000 open members of a batch are not counted, because that would delay other batches.\n" +
+			"More than 100,000 open members of a batch are not counted, because that would delay other\nbatches. " +
 			"If dispatchers have set the flow or batch aside because of an error, they try it again.",
 		Example: "  dispatcherd flow repair 17",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
@@ -70,9 +72,9 @@ func (a treeCommands) showFlowCommand() *cobra.Command {
 		Use:   "show",
 		Short: "Draw the graph of a flow with states and durations",
 		Long: `Draws the graph of a flow. Each node is below the nodes for which it waits. If the graph is too
-wide to be drawn, the command prints a list of the nodes with their dependencies. The column TIME
-says how long the last attempt of a node took, or has run so far. For a pending node it says how long
-the node could have run already.`,
+wide to be drawn, the command prints a list of the nodes with their dependencies. The column
+TIME says how long the last attempt of a node took, or has run so far. For a pending node it
+says how long the node could have run already.`,
 		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
 	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		f, err := t.Flow(ctx, id)

@@ -17,9 +17,9 @@ import (
 func (a *Invocation) jobFollowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "follow ID", Short: "Print the events of a job until it ends",
-		Long: `Reports the status of a job, its progress and partial output until it ends, and prints its result.
-Output and exit code are those of "request". Progress is only known while the job runs on the dispatcher that answers.
-An interrupt does not cancel the job.`,
+		Long: `Reports the status of a job, its progress and partial output until it ends, and prints its
+result. Output and exit code are those of "request". Progress is only known while the job runs
+on the dispatcher that answers. An interrupt does not cancel the job.`,
 		Example: "  dispatcherd job follow 17\n  dispatcherd job follow 17 -o jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)
@@ -41,7 +41,8 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID…", Short: "Wait until jobs have ended",
-		Long:    `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are done, else 1.`,
+		Long:    `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are
+done, else 1.`,
 		Example: "  dispatcherd job wait 17 18 --timeout 5m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := jobIDs(args, false)

@@ -19,15 +19,16 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 )
 
-const jobInsertLong = `Inserts one job described by flags, or a stream of jobs, one JSON object per line, from a file or standard
-input ("-"), and prints the ids:
+const jobInsertLong = `Inserts one job described by flags, or a stream of jobs, one JSON object per line, from a file
+or standard input ("-"), and prints the ids:
 
   {"type": "pdf", "priority": 5, "payload": {"page": 1}, "run_at": "2026-01-31T08:00:00Z"}
 
-Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms, keys, parent, unique_key,
-traceparent, backoff, each at most once. One bad line rejects the whole stream. With --skip-bad only the bad lines are left out.
-A unique_key that another job has rejects the whole stream in any case.
-If another job has the key of --unique-key, the command inserts nothing and prints the id of that job.`
+Fields: type (required), priority, payload, run_at, max_attempts, timeout_ms, expected_ms,
+keys, parent, unique_key, traceparent, backoff, each at most once. One bad line rejects the
+whole stream. With --skip-bad only the bad lines are left out. A unique_key that another job
+has rejects the whole stream in any case. If another job has the key of --unique-key, the
+command inserts nothing and prints the id of that job.`
 
 func (a *Invocation) jobInsertCommand() *cobra.Command {
 	var skipBad, quiet bool

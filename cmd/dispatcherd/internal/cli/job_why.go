@@ -20,8 +20,9 @@ import (
 func (a *Invocation) jobWhyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "why ID", Short: "Explain why a job waits, and how it was placed",
-		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that has started or ended it
-prints the placement from the decision log. Requests have negative ids ("job requests", "slot list").`,
+		Long: `Explains why a job waits: reasons, score, rank, slots, and the jobs before it. For a job that
+has started or ended it prints the placement from the decision log. Requests have negative ids
+("job requests", "slot list").`,
 		Example:           "  dispatcherd job why 17\n  dispatcherd job why -3\n  dispatcherd job why 17 -o json | jq .why.reasons",
 		ValidArgsFunction: a.completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {

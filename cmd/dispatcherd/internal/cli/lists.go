@@ -40,17 +40,17 @@ func (a *Invocation) TypesCommand() *cobra.Command {
 	var q rest.TypeNames
 	cmd := New("types", "List types, their slots and their waiting jobs",
 		"  dispatcherd types\n  dispatcherd types --local --limit 50 -o jsonl")
-	cmd.Long = `Lists the types of the slots and of the waiting jobs of the whole cluster: a line for each type at each dispatcher.
+	cmd.Long = `Lists the types of the slots and of the waiting jobs of the whole cluster: a line for each type
+at each dispatcher.
 
-SLOTS counts the slots of the dispatcher that support the type, and FREE those of them on which no job runs.
-OTHER SLOTS counts those of all other dispatchers.
-PENDING counts the pending jobs in Postgres, whichever dispatcher will run them: it is the same in each line of a
-type. It is counted from time to time; the command says when.
-KNOWN counts those that the dispatcher has in memory, and REQUESTS its waiting on-demand requests.
-OLDEST is how long the oldest of these has waited.
-A line without a dispatcher is a type with pending jobs that no dispatcher knows.
-PAUSED says who has paused the type, until when and why.
-RETRIES is the retry policy of the type, if it has one.`
+SLOTS counts the slots of the dispatcher that support the type, and FREE those of them on which
+no job runs. OTHER SLOTS counts those of all other dispatchers. PENDING counts the pending jobs
+in Postgres, whichever dispatcher will run them: it is the same in each line of a type. It is
+counted from time to time; the command says when. KNOWN counts those that the dispatcher has in
+memory, and REQUESTS its waiting on-demand requests. OLDEST is how long the oldest of these has
+waited. A line without a dispatcher is a type with pending jobs that no dispatcher knows.
+PAUSED says who has paused the type, until when and why. RETRIES is the retry policy of the
+type, if it has one.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p, err := Page[contract.TypePage](cmd.Context(), a, "/v1/types", &q)
 		if err != nil {
@@ -105,11 +105,12 @@ func (a *Invocation) WorkerListCommand() *cobra.Command {
 		"worker, dispatcher, session, uid, pid, slots, free, types, drained", workerRow, "No worker is connected.")
 	cmd.Long = `Lists the workers that are connected to the dispatchers of the whole cluster.
 
-WORKER is the name that the worker has given itself, DISPATCHER the dispatcher to which it is connected, and
-SESSION the number of this connection there. UID and PID are those of its process, unless it
-is connected over TCP. SLOTS counts its slots, that is how many jobs it can run at the same time; "draining"
-are those that take no more jobs. FREE counts those on which no job runs or is about to start. TYPES are the types that its slots support.
-DRAINED says who has drained the worker, when and why.`
+WORKER is the name that the worker has given itself, DISPATCHER the dispatcher to which it is
+connected, and SESSION the number of this connection there. UID and PID are those of its
+process, unless it is connected over TCP. SLOTS counts its slots, that is how many jobs it can
+run at the same time; "draining" are those that take no more jobs. FREE counts those on which
+no job runs or is about to start. TYPES are the types that its slots support. DRAINED says who
+has drained the worker, when and why.`
 	localFlag(cmd, &q.Scope)
 	a.OverClient(cmd)
 	return cmd

@@ -15,9 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the result
-as JSON lines, and progress on the error output. -o jsonl prints all events. The exit code is 0 if the job is done,
-1 if it failed, was cancelled or is late, 5 if no slot supports the type. An interrupt cancels the request.`
+const requestLong = `Runs a job now and waits for its result: an on-demand request. Prints partial output and the
+result as JSON lines, and progress on the error output. -o jsonl prints all events. The exit
+code is 0 if the job is done, 1 if it failed, was cancelled or is late, 5 if no slot supports
+the type. An interrupt cancels the request.`
 
 // RequestCommand makes an on-demand request.
 func (a *Invocation) RequestCommand() *cobra.Command {

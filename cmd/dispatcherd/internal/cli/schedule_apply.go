@@ -12,9 +12,9 @@ import (
 )
 
 const scheduleApplyLong = `Makes the schedules equal to those of a TOML file. Prints the differences first. The file has a
-table [NAME] for each schedule, with its columns. A column that is left out gets the default, except
-"paused": if it is left out, a paused schedule stays paused. Each edit takes effect at once. After an
-error or an interruption, repeat the command.`
+table [NAME] for each schedule, with its columns. A column that is left out gets the default,
+except "paused": if it is left out, a paused schedule stays paused. Each edit takes effect at
+once. After an error or an interruption, repeat the command.`
 
 // applyFlags are the flags of `schedule apply`.
 type applyFlags struct{ prune, dryRun, yes bool }

@@ -27,14 +27,14 @@ func (a *Invocation) StatusCommand() *cobra.Command {
 		"  dispatcherd status\n  dispatcherd status --watch\n  dispatcherd status -o json | jq .status.alarms")
 	cmd.Long = `Shows all dispatchers of the database, their slots, the waiting jobs, and alarms.
 
-A slot is BUSY while a job runs on it, and RESERVED while a job is chosen for it that has not started yet.
-The star marks the dispatcher that answers.
-HEARTBEAT is the time since the dispatcher has written to Postgres that it lives.
-WAITING counts the pending jobs in Postgres and the waiting on-demand requests of a type, OLDEST says how long
-the oldest of them has waited, and OF W compares this with W. A job that arrives more than W after another one
-cannot overtake it, so a wait near W says that the slots of the type do not suffice.
-ENDED/S counts the attempts that ended per second in the last minute. FAILED counts those that failed or crashed
-in the last hour. A dispatcher counts from its start.`
+A slot is BUSY while a job runs on it, and RESERVED while a job is chosen for it that has not
+started yet. The star marks the dispatcher that answers. HEARTBEAT is the time since the
+dispatcher has written to Postgres that it lives. WAITING counts the pending jobs in Postgres
+and the waiting on-demand requests of a type, OLDEST says how long the oldest of them has
+waited, and OF W compares this with W. A job that arrives more than W after another one cannot
+overtake it, so a wait near W says that the slots of the type do not suffice. ENDED/S counts
+the attempts that ended per second in the last minute. FAILED counts those that failed or
+crashed in the last hour. A dispatcher counts from its start.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for {
 			err := a.showStatus(cmd.Context(), watch)

@@ -20,9 +20,9 @@ func (a commands) adviseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advise [DIR]",
 		Short: "Say whether expected durations shorten the waits of your jobs",
-		Long: `Replays the jobs of the last --since (as trace export reads them), or the trace in DIR, in simulated time with and without
---duration-window, and prints how long they wait: with the expected durations of the jobs as given, with none,
-and with such that are right within a factor of four.`,
+		Long: `Replays the jobs of the last --since (as trace export reads them), or the trace in DIR, in simulated
+time with and without --duration-window, and prints how long they wait: with the expected
+durations of the jobs as given, with none, and with such that are right within a factor of four.`,
 		Example: "  dispatcherd trace advise\n" +
 			"  dispatcherd trace advise /tmp/day --duration-window 24h   # from: trace generate /tmp/day",
 		RunE: func(cmd *cobra.Command, args []string) error {

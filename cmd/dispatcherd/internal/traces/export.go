@@ -44,8 +44,9 @@ func (a commands) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export DIR", Short: "Write ended jobs as a trace",
 		Long: `Writes the jobs that were done or failed in the last --since as a trace to DIR: due time, type,
-priority and duration of the last execution, without contents. The slots come from the dispatcher of this
-host, or from another trace. On-demand requests without rows are not included.`,
+priority and duration of the last execution, without contents. The slots come from the
+dispatcher of this host, or from another trace. On-demand requests without rows are not
+included.`,
 		Example: "  dispatcherd trace export /tmp/month --since 720h\n" +
 			"  dispatcherd trace simulate /tmp/month --weights default --weights priority=2048",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.exportTrace(cmd.Context(), &f, args[0]) },

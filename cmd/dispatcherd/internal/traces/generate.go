@@ -17,8 +17,8 @@ func (a commands) generateCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "generate DIR", Short: "Write a workload on the model of a call centre's day",
-		Long: `Writes a trace to DIR: a day of a bank's call centre (17 hours of calls, shifts of agents, batch jobs).
-Equal flags give equal files.`,
+		Long: `Writes a trace to DIR: a day of a bank's call centre (17 hours of calls, shifts of agents,
+batch jobs). Equal flags give equal files.`,
 		Example: "  dispatcherd trace generate /tmp/day\n  dispatcherd trace generate /tmp/busy --seed 7 --calls 20000 --agents 200 --load 90",
 		RunE: func(_ *cobra.Command, args []string) error {
 			t, err := trace.Generate(o)

@@ -26,11 +26,11 @@ func (a commands) replayCommand() *cobra.Command {
 	var weights string
 	cmd := &cobra.Command{
 		Use: "replay DIR --speed N", Short: "Run a trace through the daemon, its workers and Postgres",
-		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a connection for each worker of the
-trace, --speed times faster than recorded. Waits are printed in the trace's time.
+		Long: `Runs the trace in DIR through the daemon, a private Postgres, and a connection for each worker
+of the trace, --speed times faster than recorded. Waits are printed in the trace's time.
 
-The last line is for programs. The exit code is 0 only if every job was done, and no job was lost,
-misplaced or sent to a slot that does not support its type.`,
+The last line is for programs. The exit code is 0 only if every job was done, and no job was
+lost, misplaced or sent to a slot that does not support its type.`,
 		Example: "  dispatcherd trace replay /tmp/day --speed 2000   # from: trace generate /tmp/day",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("speed") {

@@ -63,8 +63,8 @@ func (a commands) simulateCommand() *cobra.Command {
 	f := simulateFlags{schedule: scheduleOutput{Value: cli.OneOf(&a.Format, "table", "json", "jsonl")}}
 	cmd := &cobra.Command{
 		Use: "simulate DIR", Short: "Run a trace through the core in simulated time",
-		Long: `Runs the trace in DIR through the core of the daemon in simulated time (a month takes a second), and prints how long
-its jobs wait, side by side for several --weights.`,
+		Long: `Runs the trace in DIR through the core of the daemon in simulated time (a month takes a
+second), and prints how long its jobs wait, side by side for several --weights.`,
 		Example: "  dispatcherd trace simulate /tmp/day -o schedule.csv   # from: trace generate /tmp/day\n" +
 			"  dispatcherd trace simulate /tmp/day --compare schedule.csv\n" +
 			"  dispatcherd trace simulate /tmp/day --weights default --weights priority=2048,on-demand-cap=60s",
