@@ -72,7 +72,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command) {
 	writeFlags(w, "Flags of every command", cmd.InheritedFlags())
 }
 
-// helpWidth is where lines about flags are broken. pflag adds up to five characters to the last line of a flag, so that it has no short one.
+// helpWidth is where lines about flags are broken. pflag adds up to five characters to the last line of a flag.
 const helpWidth = 95
 
 func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
