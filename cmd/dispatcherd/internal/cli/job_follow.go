@@ -41,7 +41,7 @@ func (a *Invocation) jobWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID…", Short: "Wait until jobs have ended",
-		Long:    `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are
+		Long: `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are
 done, else 1.`,
 		Example: "  dispatcherd job wait 17 18 --timeout 5m",
 		RunE: func(cmd *cobra.Command, args []string) error {
