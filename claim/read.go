@@ -202,7 +202,7 @@ func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
 	rows := j.query(
 		ctx,
 		`SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at, (extract(epoch FROM lease) * 1000)::bigint AS lease_ms,
-			CASE WHEN away_by IS NULL OR leaving OR lost_at IS NOT NULL THEN `+stateOf+` ELSE 'drained' END AS state,
+			`+stateOf+` AS state,
 			(SELECT count(*) FROM jsonb_object_keys(capacity)) AS types,
 			(SELECT count(*) FROM (SELECT DISTINCT j.id FROM dispatcherd.claims c, unnest(c.ids) AS i (id)
 				JOIN dispatcherd.jobs_live j ON j.id BETWEEN i.id AND i.id AND i.id > 0

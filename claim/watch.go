@@ -12,7 +12,8 @@ import (
 const MaxMembers = 100
 
 // stateOf is the state of dispatcher d as of contract.Dispatcher.
-const stateOf = `CASE WHEN d.leaving THEN 'leaving' WHEN d.lost_at IS NOT NULL THEN 'lost' ELSE 'running' END`
+const stateOf = `CASE WHEN d.leaving THEN 'leaving' WHEN d.lost_at IS NOT NULL THEN 'lost'
+	WHEN d.away_by IS NOT NULL THEN 'drained' ELSE 'running' END`
 
 // exchangeSQL writes the summary $2 of dispatcher $1. If $3, it asks the other dispatchers for theirs, and reads those that they wrote
 // before. It reads at most $4 dispatchers, and at most $5 troubles of each kind.

@@ -72,8 +72,13 @@ func TestDrainedDispatcherSendsItsWorkersToTheOther(t *testing.T) {
 	require.Equal(t, "b", receive(t, connected, "the other connection"))
 	list, err := client.Call[contract.Page[contract.Dispatcher]](t.Context(), api, http.MethodGet, "/v1/dispatchers", nil)
 	require.NoError(t, err)
-	for _, d := range list.Items {
-		require.Equal(t, map[string]string{"a": "drained", "b": "running"}[d.Name], d.State)
+	status, err := api.Status(t.Context())
+	require.NoError(t, err)
+	require.Len(t, status.Dispatchers, len(list.Items))
+	for i, d := range list.Items {
+		states := map[string]string{"a": "drained", "b": "running"}
+		require.Equal(t, states[d.Name], d.State)
+		require.Equal(t, states[status.Dispatchers[i].Name], status.Dispatchers[i].State)
 	}
 
 	refused := make(chan error, 99)

@@ -114,6 +114,7 @@ type Status struct {
 // States of a Member.
 const (
 	RunningDispatcher = "running"
+	drainedDispatcher = "drained"
 	LostDispatcher    = "lost"
 )
 
@@ -122,7 +123,7 @@ type Member struct {
 	ID           int32      `json:"id"`
 	Name         string     `json:"name"`
 	Self         bool       `json:"self"` // it answers this call
-	State        string     `json:"state" enum:"running,leaving,lost"`
+	State        string     `json:"state" enum:"running,drained,leaving,lost"`
 	Answered     bool       `json:"answered"` // in time, so its numbers are the present ones
 	StartedAt    time.Time  `json:"started_at"`
 	HeartbeatAge float64    `json:"heartbeat_age_seconds"`
@@ -134,6 +135,9 @@ type Member struct {
 
 	Summary
 }
+
+// Lives reports whether a dispatcher is running or drained: it neither leaves nor is lost.
+func (m *Member) Lives() bool { return m.State == RunningDispatcher || m.State == drainedDispatcher }
 
 // TypeStatus is a type in a Status, at all dispatchers.
 type TypeStatus struct {

@@ -122,7 +122,7 @@ func (c *Cluster) complete(m *contract.Member) bool {
 		m.Answered, m.WrittenAt, m.Summary = false, nil, contract.Summary{}
 	}
 	m.Text = nil
-	return m.Answered || m.State != contract.RunningDispatcher
+	return m.Answered || !m.Lives()
 }
 
 // wasSilent reports whether a dispatcher did not answer.
@@ -160,7 +160,7 @@ func notesOf(m *contract.Member) (notes []string) {
 	if m.WrittenAt != nil {
 		rows = "its rows are from " + m.WrittenAt.UTC().Format("15:04:05") + " UTC"
 	}
-	if !m.Answered && m.State == contract.RunningDispatcher {
+	if !m.Answered && m.Lives() {
 		notes = append(notes, fmt.Sprintf("dispatcher %s did not answer within %v; %s", m.Name, answerTime, rows))
 	}
 	if m.CutAt > 0 {

@@ -27,7 +27,7 @@ func (b *Backend) Status(ctx context.Context) contract.Status {
 	var list []contract.Type
 	for i := range members {
 		m := &members[i]
-		if s.Alarms = append(s.Alarms, alarmsOf(m)...); m.State == contract.RunningDispatcher {
+		if s.Alarms = append(s.Alarms, alarmsOf(m)...); m.Lives() {
 			list = append(list, m.Types...)
 			s.Total.Add(&m.Summary)
 		}
@@ -83,7 +83,7 @@ func alarmsOf(m *contract.Member) []contract.Alarm {
 	case m.State == contract.LostDispatcher:
 		return []contract.Alarm{{Kind: "dispatcher_lost", About: m.Name, Text: fmt.Sprintf(
 			"dispatcher %s is lost: its last heartbeat was %v ago; others take over its jobs", m.Name, silence)}}
-	case m.State == contract.RunningDispatcher && !m.Answered:
+	case m.Lives() && !m.Answered:
 		alarms = append(alarms, contract.Alarm{Kind: "dispatcher_silent", About: m.Name, Text: fmt.Sprintf(
 			"dispatcher %s does not answer; its last heartbeat was %v ago", m.Name, silence)})
 	}

@@ -47,7 +47,7 @@ func gather[T any](ctx context.Context, b *Backend, local bool, of func(*contrac
 	members, notes := b.members(ctx, local)
 	slices.SortFunc(members, byName)
 	for i := range members {
-		if members[i].State == contract.RunningDispatcher {
+		if members[i].Lives() {
 			all = append(all, of(&members[i].Summary)...)
 		}
 	}

@@ -118,7 +118,7 @@ func writeStatus(w *bytes.Buffer, s *contract.Status) {
 		waiting, oldest, least = waiting+n, max(oldest, t.Oldest), cmp.Or(least, more)
 	}
 	for i, m := range s.Dispatchers {
-		state := When(m.State != contract.RunningDispatcher || m.Answered, "%s", m.State)
+		state := When(!m.Lives() || m.Answered, "%s", m.State)
 		dispatchers[i] = []any{
 			shorten(m.Name, nameWidth) + When(m.Self, " *"), cmp.Or(state, "no answer"), span(spanOf(m.HeartbeatAge)),
 			m.Slots, m.Busy, m.Reserved, m.Free, fmt.Sprintf("%.1f", m.PerSecond), m.Failures,
