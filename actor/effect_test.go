@@ -385,9 +385,9 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Busy:     2,
 		},
 	}, c.Slots())
-	require.ElementsMatch(t, []TypeInfo{
-		{Name: "pdf", Capacity: 2, Known: 2, Oldest: 7001 * time.Millisecond},
-		{Name: "excel", Requests: 1, Oldest: 2 * time.Second},
+	require.ElementsMatch(t, []contract.Type{
+		{Type: "pdf", Capacity: 2, Known: 2, Oldest: 7.001},
+		{Type: "excel", Requests: 1, Oldest: 2},
 	}, c.Types())
 	g := c.Gauges()
 	require.Equal(t,

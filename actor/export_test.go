@@ -15,7 +15,7 @@ func (c *Core) Slots() []contract.Slot {
 }
 
 // Types lists the known types.
-func (c *Core) Types() []TypeInfo { return ListTypes(c) }
+func (c *Core) Types() []contract.Type { return ListTypes(c) }
 
 // Explain explains a job.
 func (c *Core) Explain(q Inquiry) Explanation { return Explain(q, c) }

@@ -109,21 +109,11 @@ func (c *Core) RunsOn(id dispatcherd.JobID) (slot dispatcherd.SlotID, attempt di
 	return 0, 0, ""
 }
 
-// TypeInfo describes the current state of a type.
-type TypeInfo struct {
-	Name     string
-	Capacity int           // registered slots that support it, free or busy
-	Free     int           // of these, the free ones
-	Known    int           // number of candidates
-	Requests int           // number of waiting on-demand requests
-	Oldest   time.Duration // age of the oldest waiting job known here; 0 if none waits
-}
-
 // Capacities returns the number of registered slots, free or busy, by type.
 func Capacities(asker Asker) map[string]int {
 	capacities := map[string]int{}
 	for _, t := range ListTypes(asker) {
-		capacities[t.Name] = t.Capacity
+		capacities[t.Type] = t.Capacity
 	}
 	return capacities
 }
@@ -134,8 +124,8 @@ func (c *Core) OtherCapacity() map[string]int { return c.otherCapacity }
 
 // ListTypes lists the known types in the order of their numbers. A type that appears or
 // disappears meanwhile may be missing.
-func ListTypes(asker Asker) []TypeInfo {
-	list, _ := inPortions(asker, func(c *Core, p *portions[TypeInfo]) {
+func ListTypes(asker Asker) []contract.Type {
+	list, _ := inPortions(asker, func(c *Core, p *portions[contract.Type]) {
 		for t := slotindex.TypeID(0); int(t) < len(c.types) && p.spend(1); t++ {
 			free := 0
 			for i := 0; c.types[t].known && i < c.index.Classes(t); i++ {
@@ -154,8 +144,9 @@ func ListTypes(asker Asker) []TypeInfo {
 }
 
 // typeInfo describes a type with a number of free slots.
-func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
-	info := TypeInfo{Name: c.index.Name(t), Capacity: c.index.Capacity(t), Free: free}
+func (c *Core) typeInfo(t slotindex.TypeID, free int) contract.Type {
+	info := contract.Type{Type: c.index.Name(t), Capacity: c.index.Capacity(t), Free: free}
+	info.OtherSlots = c.otherCapacity[info.Type]
 	oldest := int64(0)
 	for lane := range c.backlog.Waiting(t) {
 		if keys := c.backlog.State(lane).Keys; len(keys) > 0 {
@@ -168,26 +159,19 @@ func (c *Core) typeInfo(t slotindex.TypeID, free int) TypeInfo {
 		oldest = max(oldest, int64(c.now-q.requests[0].request.arrival))
 	}
 	info.Requests += int(c.types[t].pinned)
-	info.Oldest = msDuration(oldest)
+	info.Oldest = contract.Seconds(msDuration(oldest))
 	return info
-}
-
-// RequestInfo describes a waiting on-demand request.
-type RequestInfo struct {
-	ID       dispatcherd.JobID
-	Type     string
-	Priority dispatcherd.Priority
-	Age      time.Duration
 }
 
 // ListRequests lists the waiting on-demand requests in memory by descending ids: mostly the
 // oldest first. A request that arrives or starts meanwhile may be missing.
-func ListRequests(asker Asker) []RequestInfo {
-	list, _ := inPortions(asker, func(c *Core, p *portions[RequestInfo]) {
+func ListRequests(asker Asker) []contract.WaitingRequest {
+	list, _ := inPortions(asker, func(c *Core, p *portions[contract.WaitingRequest]) {
 		for t := 0; t < len(c.types) && p.spend(1); t++ {
 			for _, q := range slices.Clone(c.types[t].demand) {
 				for j := range q.inOrder() {
-					p.found = append(p.found, RequestInfo{j.id, c.index.Name(q.typ), j.Priority, msDuration(int64(c.now - j.request.arrival))})
+					age := contract.Seconds(msDuration(int64(c.now - j.request.arrival)))
+					p.found = append(p.found, contract.WaitingRequest{ID: j.id, Type: c.index.Name(q.typ), Priority: j.Priority, Age: age})
 					if !p.spend(jobWork) {
 						return
 					}
@@ -195,7 +179,7 @@ func ListRequests(asker Asker) []RequestInfo {
 			}
 		}
 	})
-	slices.SortFunc(list, func(a, b RequestInfo) int { return cmp.Compare(b.ID, a.ID) })
+	slices.SortFunc(list, func(a, b contract.WaitingRequest) int { return cmp.Compare(b.ID, a.ID) })
 	return list
 }
 

@@ -1,12 +1,13 @@
 package actor
 
 import (
+	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // counter counts the portions of an answer. It calls between before each portion after
@@ -88,17 +89,17 @@ func TestWaitingRequestsAreListedInPortions(t *testing.T) {
 	require.Empty(t, ListRequests(s.core))
 	s.register(1, 1, 1, none)
 	s.request(1, 0) // runs
-	var want []RequestInfo
+	var want []contract.WaitingRequest
 	for id := dispatcherd.JobID(2); id <= 61; id++ {
 		typ, priority := int(id%3), dispatcherd.Priority(id%2*10)
 		s.step(Requested{Job: -id, Type: typeName(typ), Priority: priority, Wait: true})
-		want = append(want, RequestInfo{ID: -id, Type: typeName(typ), Priority: priority})
+		want = append(want, contract.WaitingRequest{ID: -id, Type: typeName(typ), Priority: priority})
 	}
 	asked := &counter{core: s.core}
 	list := ListRequests(asked)
 	require.Equal(t, 60*10/100, asked.asks, "10 requests at a time")
 	for i := range list {
-		require.Equal(t, 60-i, int(list[i].Age/time.Millisecond)+1, "one request a millisecond")
+		require.Equal(t, 60-i, int(math.Round(list[i].Age*1000))+1, "one request a millisecond")
 		list[i].Age = 0
 	}
 	require.Equal(t, want, list)
@@ -159,7 +160,7 @@ func TestFreeSlotsOfATypeAreCountedInPortions(t *testing.T) {
 	s.step(Registered{Session: 1, Worker: "w", Slots: slots})
 	asked := &counter{core: s.core}
 	list := ListTypes(asked)
-	require.Equal(t, TypeInfo{Name: "a", Capacity: 40, Free: 40}, list[0])
+	require.Equal(t, contract.Type{Type: "a", Capacity: 40, Free: 40}, list[0])
 	require.Equal(t, 5+40, asked.asks, "the classes of a, 10 at a time, then the other types")
 	x := Explain(Inquiry{ID: 1, Type: "a"}, s.core)
 	require.Equal(t, 40, x.Free)

@@ -16,6 +16,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 )
 
@@ -79,10 +80,11 @@ type RequestKey struct {
 }
 
 // ErrKeyReused says that an idempotency key belongs to another request.
-var ErrKeyReused = errors.New("the idempotency key belongs to another request")
+var ErrKeyReused = rest.KeyReused.Refuses("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 
 // ErrRowDeleted says that the job of an idempotency key has ended, and that its row was deleted.
-var ErrRowDeleted = errors.New("the job of the idempotency key has ended and its row was deleted")
+var ErrRowDeleted = rest.NotFound.Refuses(
+	"the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again")
 
 // insertRequestSQL adds the row of a durable request: $1 to $5 as in [Jobs.Insert], $6 the
 // deadline. With a key $7 of request $8 it adds nothing while the key

@@ -23,6 +23,14 @@ type Slot struct {
 	Stopping string  `json:"stopping,omitempty"` // why the job is being stopped
 }
 
+// WaitingRequest is a request that waits in memory, as the API shows it.
+type WaitingRequest struct {
+	ID       dispatcherd.JobID    `json:"id"` // negative
+	Type     string               `json:"type"`
+	Priority dispatcherd.Priority `json:"priority"`
+	Age      float64              `json:"age_seconds"`
+}
+
 // Ranks are the places of a job in the order of decisions among the waiting jobs that this dispatcher knows.
 type Ranks struct {
 	Rank       int     `json:"rank,omitempty"`    // place among the waiting jobs of its type, 1 is the next; absent if it does not wait here

@@ -56,18 +56,11 @@ func (e *Entry) Line() Line {
 	if e.Type != "" {
 		l.Mode = e.Mode.String()
 	}
-	seconds := func(d time.Duration) *float64 {
-		s := contract.Seconds(d)
-		return &s
-	}
 	switch e.Kind {
 	case actor.DecisionPlaced:
-		t := e.Terms
-		l.Score = &Score{
-			t.Total().Points(), t.Base.Points(), t.Age.Points(), t.Rarity.Points(), t.OnDemand.Points(), t.Brevity.Points(),
-		}
+		l.Score = new(Score(e.Terms.Points()))
 		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
-		l.Waited = seconds(e.Waited)
+		l.Waited = new(contract.Seconds(e.Waited))
 		if r := e.RunnerUp; r.Type != "" {
 			l.RunnerUp = &RunnerUp{int64(r.Job), r.Type, r.Score.Points()}
 		}
@@ -76,7 +69,8 @@ func (e *Entry) Line() Line {
 			l.Score = &Score{Total: e.Score.Points()}
 		}
 	case actor.DecisionEnded:
-		l.Attempt, l.Outcome, l.Waited, l.Ran = int(e.Attempt), e.OutcomeName(), seconds(e.Waited), seconds(e.Ran)
+		l.Attempt, l.Outcome = int(e.Attempt), e.OutcomeName()
+		l.Waited, l.Ran = new(contract.Seconds(e.Waited)), new(contract.Seconds(e.Ran))
 	}
 	return l
 }

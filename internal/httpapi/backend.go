@@ -69,7 +69,7 @@ type Jobs interface {
 // Lists describes the state of the dispatcher.
 type Lists interface {
 	// Waiting lists the requests that wait in memory, by descending ids.
-	Waiting() []WaitingRequest
+	Waiting() []contract.WaitingRequest
 	// ClusterSlots returns the number of slots of all dispatchers that support a type, as
 	// far as is known.
 	ClusterSlots(typ string) int
@@ -92,14 +92,6 @@ type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Info string `json:"info,omitempty"`
-}
-
-// WaitingRequest is a request that waits in memory, as the API shows it.
-type WaitingRequest struct {
-	ID       dispatcherd.JobID    `json:"id"` // negative
-	Type     string               `json:"type"`
-	Priority dispatcherd.Priority `json:"priority"`
-	Age      float64              `json:"age_seconds"`
 }
 
 // Errors that a Backend returns. It also returns problems and errors of package ondemand.

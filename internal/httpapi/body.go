@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"mime"
@@ -242,7 +241,7 @@ func payloadLine(payload []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err := jsontext.CheckValue(payload); err != nil {
-		return nil, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+		return nil, rest.InvalidJob.Of("the payload cannot be sent to a worker: " + err.Error())
 	}
 	if !bytes.ContainsAny(payload, "\n\r") {
 		return payload, nil

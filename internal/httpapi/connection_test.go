@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -79,7 +80,7 @@ func (c *rawClient) requireClosed() {
 
 func TestRefusalIsAProblemDocument(t *testing.T) {
 	address, _, f, seen := served(t, nil)
-	f.refusal = &ondemand.InvalidError{Reason: errors.New("it holds a number that is no number")}
+	f.refusal = rest.InvalidJob.Of("it holds a number that is no number")
 	c := connect(t, address)
 	for range 3 {
 		c.sendRequests(1)

@@ -177,8 +177,8 @@ func (*fake) Types(context.Context, bool) (p contract.TypePage) {
 	p.Items = []contract.Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}
 	return p
 }
-func (*fake) Waiting() []WaitingRequest {
-	return []WaitingRequest{{ID: -2, Type: "pdf", Age: 1.5}, {ID: -3, Type: "xls", Priority: 3}, {ID: -7, Type: "pdf"}}
+func (*fake) Waiting() []contract.WaitingRequest {
+	return []contract.WaitingRequest{{ID: -2, Type: "pdf", Age: 1.5}, {ID: -3, Type: "xls", Priority: 3}, {ID: -7, Type: "pdf"}}
 }
 func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
 func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Status, error) {
@@ -187,7 +187,7 @@ func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Sta
 
 func (*fake) InsertLines(_ context.Context, lines io.Reader, _ func(string) error, _, _ bool, bad func(int, error)) (Uploaded, error) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
-		return Uploaded{}, &ondemand.InvalidError{Reason: err}
+		return Uploaded{}, rest.InvalidJob.Of(err.Error())
 	}
 	bad(2, ErrNotFound)
 	return Uploaded{Inserted: 1}, nil

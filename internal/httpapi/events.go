@@ -73,9 +73,7 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 	}
 	rest.NameRow(w.Header(), v.Job, f.Via())
 	out := h.newSSE(w)
-	heartbeat := time.NewTicker(h.cfg.Heartbeat)
-	defer heartbeat.Stop()
-	v, a, err := f.Follow(r.Context(), v, heartbeat.C, func(v *ondemand.View) error {
+	v, a, err := f.Follow(r.Context(), v, time.Tick(h.cfg.Heartbeat), func(v *ondemand.View) error {
 		h.sendEvents(out, v)
 		if len(v.Events)+v.Missed == 0 && f.Answer(v) == nil {
 			out.heartbeat()

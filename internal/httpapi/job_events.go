@@ -73,7 +73,7 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 	}
 	id, r := q.ID, call.Request
 	if r.Method == http.MethodHead {
-		if _, err := h.permittedRow(r, id); err != nil {
+		if _, err := h.permittedRow(call, id); err != nil {
 			return err
 		}
 		h.newSSE(w)
@@ -83,13 +83,12 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
 	defer stop()
-	job, err := h.permittedRow(r, id)
+	job, err := h.permittedRow(call, id)
 	if err != nil {
 		return err
 	}
 	statuses := statusLine{out: h.newSSE(w), sent: r.Header.Get("Last-Event-ID")}
-	beat := time.NewTicker(h.cfg.Heartbeat)
-	defer beat.Stop()
+	beat := time.Tick(h.cfg.Heartbeat)
 	for {
 		// The reports are taken after the row was read, so an ended row has no further ones. Those of an attempt that the row did
 		// not know yet wait for its next read.
@@ -108,13 +107,13 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 		if !more {
 			select {
 			case <-watch.changed:
-			case <-beat.C:
+			case <-beat:
 				statuses.out.heartbeat()
 			case <-r.Context().Done():
 				return rest.CallerGone.Of("")
 			}
 		}
-		switch fresh, err := h.permittedRow(r, id); {
+		switch fresh, err := h.permittedRow(call, id); {
 		case err == nil:
 			job = fresh
 		case errors.Is(err, ErrNotFound), problemOf(err).Status == http.StatusForbidden: // the row was deleted, or its type has changed

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -57,7 +56,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 	case wrong != nil:
 		return wrong
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
-		return h.uploadJobs(w, r, &q)
+		return h.uploadJobs(w, call, &q)
 	case !isJSON(r):
 		endBody(w, r, false)
 		return rest.UnsupportedMedia.Of("send application/json for one job, application/x-ndjson for many")
@@ -70,8 +69,8 @@ func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 		return err
 	}
 	defer held.Drop()
-	inserted, err := h.backend.Insert(r.Context(), body, h.callerOf(r).Permit)
-	if _, invalid := errors.AsType[*ondemand.InvalidError](err); invalid && areMany(body) {
+	inserted, err := h.backend.Insert(r.Context(), body, call.Permit)
+	if rest.InvalidJob.Is(err) && areMany(body) {
 		return rest.InvalidJob.Of("the body contains more than one job; " + howManyGo)
 	}
 	if err != nil {
@@ -101,7 +100,7 @@ func areMany(body []byte) bool {
 }
 
 // uploadJobs copies a stream of jobs into the table, in one transaction.
-func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, q *insertion) error {
+func (h *Handler) uploadJobs(w http.ResponseWriter, r *rest.Request, q *insertion) error {
 	strict, control := q.OnError == "abort", http.NewResponseController(w)
 	body := &patientBody{
 		Reader: http.MaxBytesReader(w, r.Body, h.cfg.MaxUpload), control: control, silence: h.cfg.BodyTimeout,
@@ -109,7 +108,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, q *insertio
 	}
 	_ = control.SetWriteDeadline(time.Time{}) // the upload may take longer; extendWrite sets the deadline again for the response
 	var report Uploaded
-	done, err := h.backend.InsertLines(r.Context(), body, h.callerOf(r).Permit, strict, q.IDs, func(line int, reason error) {
+	done, err := h.backend.InsertLines(r.Context(), body, r.Permit, strict, q.IDs, func(line int, reason error) {
 		if report.Bad++; report.Bad <= maxProblems {
 			p := rest.InvalidJob.Of(reason.Error())
 			p.Line = line
@@ -119,7 +118,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *http.Request, q *insertio
 	h.extendWrite(w)
 	refused := strict && report.Bad > 0
 	if err != nil || refused {
-		endBody(w, r, !errors.Is(err, ErrTooManyUploads))
+		endBody(w, r.Request, !errors.Is(err, ErrTooManyUploads))
 	}
 	if err != nil {
 		if body.err != nil {
@@ -176,7 +175,7 @@ type anyID struct {
 }
 
 func (h *Handler) getJob(r *rest.Request, q *jobID) (contract.Job, error) {
-	job, err := h.permittedRow(r.Request, q.ID)
+	job, err := h.permittedRow(r, q.ID)
 	if !may(r.Request, MayReveal) {
 		job.Conceal()
 	}

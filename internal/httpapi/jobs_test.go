@@ -2,13 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +17,7 @@ type rejectingInserts struct{ *fake }
 
 // Insert implements Jobs.
 func (rejectingInserts) Insert(context.Context, []byte, func(string) error) (Inserted, error) {
-	return Inserted{}, &ondemand.InvalidError{Reason: errors.New("it is none")}
+	return Inserted{}, rest.InvalidJob.Of("it is none")
 }
 
 // Several jobs without the media type of lines are rejected with their number.

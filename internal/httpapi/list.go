@@ -71,34 +71,29 @@ type JobChange struct {
 	rest.Bulk
 }
 
-func (h *Handler) cancelJobs(r *rest.Request, q *JobChange) (contract.Bulk, error) {
-	return h.change(r, contract.CancelJobs, q)
-}
-
-func (h *Handler) retryJobs(r *rest.Request, q *JobChange) (contract.Bulk, error) {
-	return h.change(r, contract.RetryJobs, q)
-}
-
 // change cancels or retries all jobs that a filter selects, or counts them.
-func (h *Handler) change(r *rest.Request, op contract.Operation, q *JobChange) (b contract.Bulk, err error) {
-	f, err := q.filter(r, q.Limit, q.Cursor)
-	if err == nil {
-		err = narrow(r, op, &f)
-	}
-	switch {
-	case err != nil:
+func (h *Handler) change(op contract.Operation) func(*rest.Request, *JobChange) (contract.Bulk, error) {
+	return func(r *rest.Request, q *JobChange) (b contract.Bulk, err error) {
+		f, err := q.filter(r, q.Limit, q.Cursor)
+		if err == nil {
+			err = narrow(r, op, &f)
+		}
+		count := -1 // of a dry run
+		switch {
+		case err != nil:
+			return b, err
+		case q.DryRun:
+		case q.Expect == nil:
+			return b, rest.InvalidRequest.Of("expect or dry_run is needed: count the jobs with dry_run=true, then pass their number as expect")
+		default:
+			count = *q.Expect
+		}
+		b, err = h.backend.Change(r.Context(), op, f, count, r.Name())
+		if err == nil && q.Expect != nil && b.Matching != *q.Expect { // of a dry run
+			err = &contract.CountError{Have: b.Matching, Want: *q.Expect}
+		}
 		return b, err
-	case q.DryRun:
-		b, err = h.backend.Change(r.Context(), op, f, -1, r.Name())
-	case q.Expect == nil:
-		return b, rest.InvalidRequest.Of("expect or dry_run is needed: count the jobs with dry_run=true, then pass their number as expect")
-	default:
-		b, err = h.backend.Change(r.Context(), op, f, *q.Expect, r.Name())
 	}
-	if err == nil && q.Expect != nil && b.Matching != *q.Expect { // of a dry run
-		err = &contract.CountError{Have: b.Matching, Want: *q.Expect}
-	}
-	return b, err
 }
 
 // narrow completes the filter of an operation. Waiting jobs may be callbacks, with which members of any type are cancelled. So only
@@ -127,7 +122,7 @@ type TypeFilter struct {
 }
 
 // getRequests lists the requests that wait in memory, without those that the caller may not use.
-func (h *Handler) getRequests(r *rest.Request, q *TypeFilter) (p contract.Page[WaitingRequest], err error) {
+func (h *Handler) getRequests(r *rest.Request, q *TypeFilter) (p contract.Page[contract.WaitingRequest], err error) {
 	permitted := r.Permitted()
 	if q.Type != "" {
 		permitted, err = nil, r.Permit(q.Type)
@@ -135,9 +130,9 @@ func (h *Handler) getRequests(r *rest.Request, q *TypeFilter) (p contract.Page[W
 	if err != nil {
 		return p, err
 	}
-	return rest.Cut(slices.DeleteFunc(h.backend.Waiting(), func(w WaitingRequest) bool {
+	return rest.Cut(slices.DeleteFunc(h.backend.Waiting(), func(w contract.WaitingRequest) bool {
 		return q.Type != "" && w.Type != q.Type || permitted != nil && !permitted(w.Type)
-	}), q.Query, func(w *WaitingRequest) int64 { return -int64(w.ID) })
+	}), q.Query, func(w *contract.WaitingRequest) int64 { return -int64(w.ID) })
 }
 
 // getStatus says what the cluster does. The list of types contains those that the caller may not use, as other lists do.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/stretchr/testify/require"
@@ -41,13 +42,15 @@ func (unspeakableError) Error() string {
 	return nothing[len(secret)]
 }
 
+func (unspeakableError) Unwrap() error { return rest.NotFound.Refuses("") }
+
 func TestPanicEndsOneConnectionOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks func(*breaking)
 		told   string
 	}{
 		"reader": {func(b *breaking) { b.told.Store(true) }, "panic: a string\n"},
-		"writer": {func(b *breaking) { b.refuse(&ondemand.InvalidError{Reason: unspeakableError{}}) }, "index out of range"},
+		"writer": {func(b *breaking) { b.refuse(unspeakableError{}) }, "index out of range"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, f, seen := testHandler(t, nil)

@@ -38,8 +38,6 @@ type caller struct {
 	r *http.Request
 }
 
-func (h *Handler) callerOf(r *http.Request) caller { return caller{h, r} }
-
 // Permit implements rest.Caller.
 func (c caller) Permit(typ string) error { return c.h.permit(peerOf(c.r), typ) }
 
@@ -91,15 +89,15 @@ func (h *Handler) permitRow(r *rest.Request, id dispatcherd.JobID) error {
 		}
 		return err
 	}
-	_, err := h.permittedRow(r.Request, id)
+	_, err := h.permittedRow(r, id)
 	return err
 }
 
 // permittedRow reads a row. It returns a problem if the caller may not use jobs of its type.
-func (h *Handler) permittedRow(r *http.Request, id dispatcherd.JobID) (contract.Job, error) {
+func (h *Handler) permittedRow(r *rest.Request, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := h.backend.Job(r.Context(), id)
 	if err == nil {
-		err = h.callerOf(r).Permit(job.Type)
+		err = r.Permit(job.Type)
 	}
 	return job, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // live reports whether the loop runs. No other check may cause a restart.
-func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) live(w http.ResponseWriter, r *rest.Request) error {
 	alive, _ := h.backend.Checks()
 	return probe(w, r, []Check{{Name: "loop", OK: alive}}, nil)
 }
@@ -18,7 +18,7 @@ func (h *Handler) live(w http.ResponseWriter, r *http.Request) error {
 // ready reports whether the dispatcher accepts work. ?exclude=name skips a check, as in the
 // probes of Kubernetes. An unknown name is an error. Otherwise a misspelt name would be
 // noticed only when the check fails.
-func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) ready(w http.ResponseWriter, r *rest.Request) error {
 	alive, checks := h.backend.Checks()
 	checks = append([]Check{{Name: "loop", OK: alive}}, checks...)
 	names := make([]string, len(checks))
@@ -35,7 +35,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) error {
 }
 
 // probe answers with a status for programs and a text for people.
-func probe(w http.ResponseWriter, r *http.Request, checks []Check, excluded []string) error {
+func probe(w http.ResponseWriter, r *rest.Request, checks []Check, excluded []string) error {
 	var bad []string
 	for _, c := range checks {
 		if !c.OK && !slices.Contains(excluded, c.Name) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 func TestUnknownCheckCannotBeExcluded(t *testing.T) {
@@ -18,7 +20,8 @@ func TestUnknownCheckCannotBeExcluded(t *testing.T) {
 
 func TestVerboseProbeListsAllChecksWhenOneFails(t *testing.T) {
 	w := httptest.NewRecorder()
-	require.NoError(t, probe(w, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil),
+	r := rest.NewRequest(w, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil), nil)
+	require.NoError(t, probe(w, r,
 		[]Check{{Name: "loop", OK: true}, {Name: "postgres", Info: "no answer for 3s"}, {Name: "lease", Info: "lost"}}, []string{"lease"}))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // postRequest runs an on-demand request.
-func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) postRequest(w http.ResponseWriter, call *rest.Request) error {
+	r := call.Request
 	if !isJSON(r) {
 		return rest.UnsupportedMedia.Of("send application/json")
 	}
@@ -28,7 +30,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	var o ondemand.Request
 	quota.Parse(userOf(r), len(text), func() { o, err = h.parseRequest(text) })
 	if err == nil {
-		err = h.callerOf(r).Permit(o.Type)
+		err = call.Permit(o.Type)
 	}
 	if err != nil {
 		return err
@@ -39,7 +41,7 @@ func (h *Handler) postRequest(w http.ResponseWriter, r *http.Request) error {
 	}
 	o.User = userOf(r)
 	traced(r, &o)
-	o.Events, o.Later = stream, prefersAsync(r)
+	o.Events, o.Later = stream, respondAsync.MatchString(strings.Join(r.Header.Values("Prefer"), ","))
 	h.requests.Route(&o)
 	if !stream && !o.Shared() {
 		return h.answerDirect(w, r, &o, body)
@@ -108,17 +110,8 @@ func keyOf(r *http.Request) (string, error) {
 	return keys[0], nil
 }
 
-// prefersAsync reports whether Prefer (RFC 7240) contains respond-async.
-func prefersAsync(r *http.Request) bool {
-	for _, value := range r.Header.Values("Prefer") {
-		for part := range strings.SplitSeq(value, ",") {
-			if name, _, _ := strings.Cut(part, ";"); strings.EqualFold(strings.TrimSpace(name), "respond-async") {
-				return true
-			}
-		}
-	}
-	return false
-}
+// respondAsync matches values of Prefer (RFC 7240) that contain respond-async.
+var respondAsync = regexp.MustCompile(`(?i)(^|,)\s*respond-async\s*([,;]|$)`)
 
 // extendWrite restarts the write timeout of the response.
 func (h *Handler) extendWrite(w http.ResponseWriter) {
@@ -193,29 +186,29 @@ var errNoRequest = rest.NotFound.Of("no request has that id, or it ended too lon
 
 // findRequest returns an observer of the kept request in a path, if the caller may use its
 // type.
-func (h *Handler) findRequest(r *http.Request) (*ondemand.Follower, error) {
+func (h *Handler) findRequest(r *rest.Request) (*ondemand.Follower, error) {
 	f := h.requests.Find(r.PathValue("id"))
 	if f == nil {
 		return nil, errNoRequest
 	}
-	return f, h.callerOf(r).Permit(f.Type()) // an observer that does not leave holds nothing
+	return f, r.Permit(f.Type()) // an observer that does not leave holds nothing
 }
 
 // getRequest returns the answer, the events or the state of a kept request.
-func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) getRequest(w http.ResponseWriter, r *rest.Request) error {
 	f, err := h.findRequest(r)
 	if err != nil {
 		return err
 	}
 	defer f.Leave()
-	stream, v := wantsStream(r), f.Look(1)
+	stream, v := wantsStream(r.Request), f.Look(1)
 	a := f.Answer(&v)
 	switch {
 	case stream && r.Method == http.MethodHead && v.Failure == nil:
 		h.newSSE(w)
 		return nil
 	case stream:
-		return h.streamRequest(w, r, f)
+		return h.streamRequest(w, r.Request, f)
 	case v.Failure != nil:
 		return v.Failure
 	case a != nil:
@@ -226,7 +219,7 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deleteRequest cancels a kept request, or forgets one that has ended.
-func (h *Handler) deleteRequest(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) deleteRequest(w http.ResponseWriter, r *rest.Request) error {
 	f, err := h.findRequest(r)
 	if err != nil {
 		return err
@@ -254,21 +247,20 @@ type FanOutBatch struct {
 }
 
 // postFanOut distributes items over the workers of a type.
-func (h *Handler) postFanOut(w http.ResponseWriter, r *http.Request) error {
-	text, release, err := h.callerOf(r).ReadBody(w, r)
-	if err != nil {
-		return err
-	}
-	defer release()
+func (h *Handler) postFanOut(w http.ResponseWriter, call *rest.Request) error {
 	var f ondemand.FanOut
 	var durable bool
-	quota.Parse(userOf(r), len(text), func() { f, durable, err = h.parseFanOut(text) })
+	err := call.Read(func(text []byte) (err error) {
+		f, durable, err = h.parseFanOut(text)
+		return err
+	})
 	if err == nil {
-		err = h.callerOf(r).Permit(f.Type)
+		err = call.Permit(f.Type)
 	}
 	if err != nil {
 		return err
 	}
+	r := call.Request
 	f.User = userOf(r)
 	traced(r, &f.Request)
 	if durable {

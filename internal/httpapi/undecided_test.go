@@ -26,7 +26,7 @@ type unknownOutcome struct {
 func (f *unknownOutcome) Submit(ctx context.Context, r ondemand.Request, c ondemand.Caller) (dispatcherd.JobID, error) {
 	f.asked = append(f.asked, r)
 	if f.unavailable {
-		return 0, &ondemand.UndecidedError{Err: ondemand.ErrUnavailable}
+		return 0, ondemand.Undecided(ondemand.ErrUnavailable)
 	}
 	return f.rowBackend.Submit(ctx, r, c)
 }

@@ -2,17 +2,17 @@ package ondemand
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Backend is the dispatcher. Its methods may be called from any goroutine.
 type Backend interface {
 	// Submit sends a request to the dispatcher. If it returns no error, c.Answered
 	// is called exactly once, unless Abandon is called first. The call may precede
-	// the return of Submit. After an *InvalidError or ErrStopping nothing was
+	// the return of Submit. After a problem of the kind InvalidJob or ErrStopping nothing was
 	// submitted. After any other error the row of a durable request may exist.
 	Submit(ctx context.Context, r Request, c Caller) (dispatcherd.JobID, error)
 	// Abandon cancels a request: the request leaves the queue, or its worker must stop. c
@@ -109,27 +109,16 @@ type Rank struct {
 	Via     string `json:"via,omitempty"` // ViaQueue or ""
 }
 
-// Errors of a Backend.
+// Problems that a Backend returns, besides others.
 var (
-	ErrUnavailable = errors.New("the database does not answer")
-	ErrStopping    = errors.New("the dispatcher is about to stop")
+	ErrUnavailable = rest.Unavailable.Of("Postgres does not answer").Retryable()
+	ErrStopping    = rest.Stopping.Of("the dispatcher is about to stop").Retryable()
 )
 
-// InvalidError says that the data cannot become a job.
-type InvalidError struct{ Reason error }
-
-// Error returns the reason.
-func (e *InvalidError) Error() string { return e.Reason.Error() }
-
-// Unwrap returns the reason.
-func (e *InvalidError) Unwrap() error { return e.Reason }
-
-// UndecidedError says that it is unknown whether the row of a request with a key was
-// inserted. If the row exists, a repeated request with the same key uses it.
-type UndecidedError struct{ Err error }
-
-// Error returns the text of Err.
-func (e *UndecidedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *UndecidedError) Unwrap() error { return e.Err }
+// Undecided returns the problem of a request with a key of which an error leaves unknown whether its row was inserted. If the row exists,
+// a repeated request with the same key uses it.
+func Undecided(err error) *rest.Problem {
+	p := Explain(err)
+	p.Detail += "; whether the row was written is not known: a repeated request with the same Idempotency-Key finds out"
+	return p
+}

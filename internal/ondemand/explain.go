@@ -9,27 +9,19 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
-// Explain returns the problem that is sent to a caller for an error. The problem does
+// Explain returns a copy of the problem that is sent to a caller for an error. It does
 // not contain the text of an unknown error, which may contain internal details.
 func Explain(err error) *rest.Problem {
-	var p *rest.Problem
-	var invalid *InvalidError
-	var undecided *UndecidedError
+	known, ok := errors.AsType[*rest.Problem](err)
 	switch {
-	case errors.As(err, &p):
-		return p
-	case errors.As(err, &undecided):
-		p = Explain(undecided.Err)
-		p.Detail += "; whether the row was written is not known: a repeated request with the same Idempotency-Key finds out"
-		return p
-	case errors.As(err, &invalid):
-		return rest.InvalidJob.Of(invalid.Error())
-	case errors.Is(err, ErrStopping):
-		return rest.Stopping.Of(ErrStopping.Error()).Retryable()
-	case errors.Is(err, ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return rest.Unavailable.Of("Postgres does not answer").Retryable()
+	case ok:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		known = ErrUnavailable
+	default:
+		known = rest.Internal.Of("the log of the dispatcher says more")
 	}
-	return rest.Internal.Of("the log of the dispatcher says more")
+	p := *known
+	return &p
 }
 
 // pausePatience is when a caller may try again after a pause without an end has refused its request.

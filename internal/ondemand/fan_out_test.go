@@ -123,7 +123,7 @@ func TestChunkThatCannotBeSubmittedHasAnError(t *testing.T) {
 	chunks, err := distribute(t, w, &FanOut{Items: items(2)})
 	require.NoError(t, err)
 	require.Equal(t, Done, chunks[0].Answer.Kind)
-	require.Equal(t, Answer{Kind: Failed, Reason: ErrStopping.Error()}, chunks[1].Answer)
+	require.Equal(t, Answer{Kind: Failed, Reason: ErrStopping.Detail}, chunks[1].Answer)
 }
 
 // Attack 18, first part.

@@ -23,7 +23,7 @@ type Follower struct {
 	watches bool          // it is an observer, which does not keep the request alive
 	cancels bool          // its caller cancelled the request, see Withdraw
 
-	deadline, check *time.Timer
+	deadline, check <-chan time.Time
 }
 
 // View is the state of a request that a follower has read.
@@ -172,22 +172,22 @@ func (f *Follower) Answer(v *View) *Answer { return answerFor(v.answer, f.due) }
 // waiting. When ctx ends, the problem is CallerGone.
 func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time) error {
 	if f.deadline == nil && !f.due.IsZero() {
-		f.deadline = time.NewTimer(time.Until(f.due))
+		f.deadline = time.After(time.Until(f.due))
 	}
 	if f.check == nil && f.checkIn > 0 {
-		f.check = time.NewTimer(f.checkIn)
+		f.check = time.After(f.checkIn)
 	}
 	for {
 		select {
 		case <-v.changed:
 			return nil
-		case <-fires(f.check):
+		case <-f.check:
 			left := f.wait.left(f.s.backend, v.Job)
 			if left == 0 {
 				return rest.NoSlot.Of(noCapacity)
 			}
-			f.check.Reset(left)
-		case <-fires(f.deadline):
+			f.check = time.After(left)
+		case <-f.deadline:
 			return f.callerLate(v.Job)
 		case <-heartbeat:
 			return nil
@@ -195,13 +195,6 @@ func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time
 			return rest.CallerGone.Of("")
 		}
 	}
-}
-
-func fires(t *time.Timer) <-chan time.Time {
-	if t == nil {
-		return nil
-	}
-	return t.C
 }
 
 // Await waits for the answer.
@@ -256,11 +249,6 @@ func (f *Follower) Withdraw() {
 
 // Leave ends the follower.
 func (f *Follower) Leave() {
-	for _, t := range []*time.Timer{f.deadline, f.check} {
-		if t != nil {
-			t.Stop()
-		}
-	}
 	if !f.watches {
 		f.shared.leave(f)
 	}

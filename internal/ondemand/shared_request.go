@@ -40,9 +40,15 @@ type Shared struct {
 	weight   int // among the kept answers; 0 = not kept
 }
 
+// Start is the data of a "started" event.
+type Start struct {
+	Slot   dispatcherd.SlotID `json:"slot"`
+	Worker string             `json:"worker"`
+}
+
 // Started implements Caller.
 func (r *Shared) Started(slot dispatcherd.SlotID, worker string) {
-	data, _ := json.Marshal(map[string]any{"slot": slot, "worker": worker}) // a number and a text cannot fail
+	data, _ := json.Marshal(Start{Slot: slot, Worker: worker}) // a number and a text cannot fail
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.started = true

@@ -43,7 +43,7 @@ func (w *world) checkIdleSlots(h *host) {
 	freeNow := [maxTypes]bool{}
 	if !h.stopped && h.stop == nil {
 		for _, t := range actor.ListTypes(h.core) {
-			freeNow[typeNumber(t.Name)] = t.Free > 0
+			freeNow[typeNumber(t.Type)] = t.Free > 0
 		}
 	}
 	for t := range free {

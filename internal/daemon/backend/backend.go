@@ -124,8 +124,8 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 		return 0, ondemand.ErrStopping
 	}
 	id, late, err := b.insertWhole(ctx, &r)
-	if invalid, ok := errors.AsType[*ondemand.InvalidError](err); ok && r.Elsewhere { // as a request in memory it may be valid
-		return 0, b.onlyElsewhere(ctx, r.Type, "the request cannot be a job in the queue ("+invalid.Error()+"): send it there")
+	if r.Elsewhere && rest.InvalidJob.Is(err) { // as a request in memory it may be valid
+		return 0, b.onlyElsewhere(ctx, r.Type, "the request cannot be a job in the queue ("+ondemand.Explain(err).Detail+"): send it there")
 	}
 	if err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id dispatcherd.JobID, late bool, err error) {
 	if r.Payload != nil {
 		if err := jsontext.CheckPayload(r.Payload); err != nil {
-			return 0, false, &ondemand.InvalidError{Reason: fmt.Errorf("the payload cannot be sent to a worker: %w", err)}
+			return 0, false, rest.InvalidJob.Of("the payload cannot be sent to a worker: " + err.Error())
 		}
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
@@ -174,19 +174,11 @@ func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id disp
 		row.MaxAttempts = 1 // its caller has not asked for a retry after a failure
 	}
 	id, late, err = claim.Jobs{DB: conn}.InsertRequest(whole, row, r.Due, key)
-	if errors.Is(err, claim.ErrKeyReused) {
-		return 0, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
-	}
-	if errors.Is(err, claim.ErrRowDeleted) {
-		return 0, false, rest.NotFound.Of(
-			"the job of the key has ended, and retention has deleted its row and its answer; use a new key to run it again",
-		)
-	}
 	if err != nil {
 		err = classify(err)
-		if _, invalid := errors.AsType[*ondemand.InvalidError](err); key != nil && !invalid {
-			err = &ondemand.UndecidedError{Err: err}
-		}
+	}
+	if key != nil && errors.Is(err, ondemand.ErrUnavailable) {
+		err = ondemand.Undecided(err)
 	}
 	return id, late, err
 }
@@ -208,11 +200,9 @@ func (b *Backend) Abandon(id dispatcherd.JobID, c ondemand.Caller) {
 		defer close(cancelled)
 		b.cancelRow(id, c)
 	}()
-	patience := time.NewTimer(cancelPatience)
-	defer patience.Stop()
 	select {
 	case <-cancelled:
-	case <-patience.C:
+	case <-time.After(cancelPatience):
 	}
 }
 
@@ -281,7 +271,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 	inserted := true
 	quota.Parse(quota.UserOf(ctx), len(object), func() { job, err = parseJob(object) })
 	if err != nil {
-		return done, &ondemand.InvalidError{Reason: err}
+		return done, rest.InvalidJob.Of(err.Error())
 	}
 	if err := permit(job.Type); err != nil {
 		return done, err
@@ -316,11 +306,9 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 // Job implements httpapi.Backend.
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := about(ctx, b.jobs().Get, id)
-	if one := []contract.Job{job}; err == nil {
-		b.locate(ctx, one)
-		job = one[0]
-	}
-	return job, err
+	one := []contract.Job{job}
+	b.locate(ctx, one)
+	return one[0], err
 }
 
 // Cancel implements httpapi.Backend. The dispatcher that runs a job finds the request in the table.

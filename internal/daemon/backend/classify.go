@@ -48,12 +48,12 @@ func classify(err error) error {
 	case errors.Is(err, claim.ErrSearchTime):
 		return rest.Unavailable.Of(err.Error())
 	case dsn.ReadOnly(err):
-		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("Postgres is read-only: "+
+		return fmt.Errorf("%w: %w", rest.Unavailable.Of("Postgres is read-only: "+
 			"the server is a standby, or default_transaction_read_only is on; the daemon continues when a server accepts writes: "+
-			"promote one or reset the setting").Retryable())
+			"promote one or reset the setting").Retryable(), ondemand.ErrUnavailable)
 	case claim.AnswerCode(err) == lockNotAvailable:
-		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, rest.Unavailable.Of("the row or its unique key is locked by a transaction "+
-			"of another session: end it, or try again later").Retryable())
+		return fmt.Errorf("%w: %w", rest.Unavailable.Of("the row or its unique key is locked by a transaction "+
+			"of another session: end it, or try again later").Retryable(), ondemand.ErrUnavailable)
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
 	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
@@ -61,7 +61,7 @@ func classify(err error) error {
 		return rest.Conflict.Of(claim.Refusal(refused))
 	case errors.As(err, &refused) && len(refused.Code) == 5 &&
 		(refused.Code[:2] == "22" || refused.Code[:2] == "23" || refused.Code == noConversion):
-		return &ondemand.InvalidError{Reason: errors.New(claim.Refusal(refused))}
+		return rest.InvalidJob.Of(claim.Refusal(refused))
 	}
 	return err
 }

@@ -60,10 +60,11 @@ func TestExceptionOfATriggerIsAConflict(t *testing.T) {
 
 // A database with the encoding SQL_ASCII cannot store "\u20ac". This is no defect of the dispatcher.
 func TestValueThatTheEncodingExcludesIsInvalid(t *testing.T) {
-	var invalid *ondemand.InvalidError
+	var invalid *rest.Problem
 	for _, code := range []string{"0A000", "22P05"} {
 		require.ErrorAs(t, classify(&pgconn.PgError{Code: code, Message: "conversion between UTF8 and SQL_ASCII is not supported"}), &invalid)
-		require.ErrorContains(t, invalid.Reason, "conversion between UTF8 and SQL_ASCII is not supported")
+		require.Equal(t, rest.InvalidJob.Name, invalid.Name())
+		require.Contains(t, invalid.Detail, "conversion between UTF8 and SQL_ASCII is not supported")
 	}
 }
 

@@ -135,10 +135,7 @@ func (r *Rows) readReports(ctx context.Context, ids []dispatcherd.JobID) error {
 // report passes a report on to the callers of its row.
 func (r *Rows) report(t *claim.DistantReport) {
 	if t.Name == started {
-		var at struct {
-			Slot   dispatcherd.SlotID `json:"slot"`
-			Worker string             `json:"worker"`
-		}
+		var at ondemand.Start
 		_ = json.Unmarshal(t.Data, &at) // a dispatcher has written it
 		r.started(t.Job, at.Slot, t.Attempt, at.Worker)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
@@ -44,7 +45,7 @@ func (b *Backend) ClusterSlots(typ string) (n int) {
 func (b *Backend) InsertBatch(ctx context.Context, f *ondemand.FanOut, payloads []json.RawMessage) (dispatcherd.JobID, error) {
 	for i, p := range payloads {
 		if err := jsontext.CheckPayload(p); err != nil {
-			return 0, &ondemand.InvalidError{Reason: fmt.Errorf("chunk %d cannot be sent to a worker: %w", i+1, err)}
+			return 0, rest.InvalidJob.Of(fmt.Sprintf("chunk %d cannot be sent to a worker: %v", i+1, err))
 		}
 	}
 	job := claim.New{Type: f.Type, Priority: f.Priority, Timeout: f.Timeout, Expected: f.Expected, Traceparent: f.Traceparent}

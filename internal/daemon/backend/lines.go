@@ -189,7 +189,7 @@ func (l *lineReader) next() error {
 		p.Line = l.number + 1
 		return p
 	case err != nil:
-		return fmt.Errorf("reading line %d: %w", l.number+1, err)
+		return rest.InvalidJob.Of(fmt.Sprintf("reading line %d: %v", l.number+1, err))
 	}
 	return io.EOF
 }

@@ -162,9 +162,10 @@ func TestTooLongLineEndsReading(t *testing.T) {
 	_, _, err := readAll(t, io.MultiReader(strings.NewReader("{\"type\":\"a\"}\n"), strings.NewReader(strings.Repeat("x", maxLine+1))))
 	require.ErrorContains(t, err, "line 2 has more than 16777216 bytes")
 	_, _, err = readAll(t, iotest.ErrReader(errors.New("disk on fire")))
-	require.EqualError(t, err, "reading line 1: disk on fire")
+	broken := rest.InvalidJob.Of("reading line 1: disk on fire")
+	require.Equal(t, broken, err)
 	_, _, err = readAll(t, io.MultiReader(strings.NewReader(`{"type":"a`), iotest.ErrReader(errors.New("disk on fire"))))
-	require.EqualError(t, err, "reading line 1: disk on fire", "not an error of the line that it cuts")
+	require.Equal(t, broken, err, "not an error of the line that it cuts")
 }
 
 // TestJobSurvivesARoundTripThroughJSON checks that a job within the limits is

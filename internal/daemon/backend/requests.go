@@ -129,12 +129,8 @@ func eventOf(e *effect.Report) ondemand.Event {
 	switch {
 	case e.Log != "":
 		it.Name = "log"
-		var message struct {
-			Level   string `json:"level"`
-			Message string `json:"message"`
-		}
-		message.Level, message.Message, _ = strings.Cut(strings.TrimSuffix(e.Log, "\n"), ": ")
-		it.Data, _ = json.Marshal(message) // text cannot fail
+		level, message, _ := strings.Cut(strings.TrimSuffix(e.Log, "\n"), ": ")
+		it.Data, _ = json.Marshal(map[string]string{"level": level, "message": message}) // text cannot fail
 	case e.Partial:
 		it.Name = "partial"
 	}

@@ -116,7 +116,7 @@ func (r *Rows) Sent(e *effect.Send) {
 		r.started(e.Job, e.Slot, e.Attempt, r.worker(e.Session))
 	}
 	if r.distant.count.Load() > 0 {
-		data, _ := json.Marshal(map[string]any{"slot": e.Slot, "worker": r.worker(e.Session)}) // a number and a text cannot fail
+		data, _ := json.Marshal(ondemand.Start{Slot: e.Slot, Worker: r.worker(e.Session)}) // a number and a text cannot fail
 		r.tell(e.Job, &ondemand.Event{Name: started, Attempt: e.Attempt, Data: data})
 	}
 }

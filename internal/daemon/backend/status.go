@@ -55,14 +55,9 @@ func gather[T any](ctx context.Context, b *Backend, local bool, of func(*contrac
 }
 
 // Waiting implements httpapi.Backend.
-func (b *Backend) Waiting() []httpapi.WaitingRequest {
+func (b *Backend) Waiting() []contract.WaitingRequest {
 	b.Loop.Order(actor.Tick{}) // updates the ages
-	list := actor.ListRequests(b.Loop)
-	views := make([]httpapi.WaitingRequest, len(list))
-	for i, r := range list {
-		views[i] = httpapi.WaitingRequest{ID: r.ID, Type: r.Type, Priority: r.Priority, Age: contract.Seconds(r.Age)}
-	}
-	return views
+	return actor.ListRequests(b.Loop)
 }
 
 // maxWorkerTypes bounds the types that are listed for a worker.
@@ -109,13 +104,9 @@ func (b *Backend) workersOf(slots []contract.Slot) []contract.Worker {
 
 // known returns the types that this dispatcher knows.
 func (b *Backend) known() []contract.Type {
-	known, others := actor.ListTypes(b.Loop), b.Others()
-	types := make([]contract.Type, len(known))
-	for i, t := range known {
-		types[i] = contract.Type{
-			Origin: b.origin(), Type: t.Name, Capacity: t.Capacity, Free: t.Free, OtherSlots: others[t.Name], Known: t.Known, Requests: t.Requests,
-			Oldest: contract.Seconds(t.Oldest),
-		}
+	types := actor.ListTypes(b.Loop)
+	for i := range types {
+		types[i].Origin = b.origin()
 	}
 	return types
 }
@@ -194,17 +185,15 @@ const probePatience = time.Second
 
 // Checks implements httpapi.Backend.
 func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
-	asked := make(chan actor.Gauges, 1)
+	answer := make(chan actor.Gauges, 1)
 	go func() {
 		var g actor.Gauges
 		if b.Loop.Ask(func(c *actor.Core) { g = c.Gauges() }) {
-			asked <- g
+			answer <- g
 		}
 	}()
-	patience := time.NewTimer(probePatience)
-	defer patience.Stop()
 	select {
-	case g := <-asked:
+	case g := <-answer:
 		notify := httpapi.Check{Name: "notify", OK: true, Info: "notifications arrive"}
 		if !b.Subscribed() {
 			notify.Info = "only polling finds new jobs"
@@ -215,7 +204,7 @@ func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 			check("sockets", b.CutOff(), "cannot be reached, as the log says", "can be reached"),
 			check("serving", b.stopping(), "about to stop", "takes work"),
 		}
-	case <-patience.C:
+	case <-time.After(probePatience):
 		return false, nil
 	}
 }

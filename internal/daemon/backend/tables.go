@@ -67,9 +67,8 @@ func refusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = classify(err)
-	if invalid, ok := errors.AsType[*ondemand.InvalidError](err); ok {
-		return rest.InvalidRequest.Of(invalid.Error())
+	if err = classify(err); rest.InvalidJob.Is(err) {
+		return rest.InvalidRequest.Of(ondemand.Explain(err).Detail)
 	}
 	return err
 }
@@ -100,7 +99,7 @@ func (b *Backend) insertUnique(ctx context.Context, job *contract.NewJob) (id di
 func (b *Backend) permitParent(ctx context.Context, id dispatcherd.JobID, permit func(string) error) error {
 	types, err := about(ctx, joins.Joins{DB: b.Pool}.Types, []int64{int64(id)})
 	if errors.Is(err, joins.ErrInvalid) {
-		return &ondemand.InvalidError{Reason: fmt.Errorf("parent: %w", err)}
+		return rest.InvalidJob.Of("parent: " + err.Error())
 	}
 	for _, typ := range types {
 		if err == nil {

@@ -61,7 +61,7 @@ func (b *Backend) InsertLines(
 	case upload.bad:
 		return httpapi.Uploaded{}, nil
 	case upload.broken != nil:
-		return httpapi.Uploaded{}, brokenUpload(upload.broken)
+		return httpapi.Uploaded{}, upload.broken
 	case err != nil:
 		return httpapi.Uploaded{}, upload.refused(err)
 	}
@@ -92,13 +92,6 @@ func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 		return nil, httpapi.ErrTooManyUploads
 	}
 	return nil, classify(err)
-}
-
-func brokenUpload(err error) error {
-	if p, ok := errors.AsType[*rest.Problem](err); ok {
-		return p
-	}
-	return &ondemand.InvalidError{Reason: err}
 }
 
 // upload converts JSON lines to rows. It reads to the last line even if nothing will be

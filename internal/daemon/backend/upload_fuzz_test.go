@@ -50,7 +50,7 @@ func (l *linesOnly) InsertLines(
 		return httpapi.Uploaded{}, nil
 	case u.broken != nil:
 		l.kept = nil
-		return httpapi.Uploaded{}, brokenUpload(u.broken)
+		return httpapi.Uploaded{}, u.broken
 	}
 	return httpapi.Uploaded{Inserted: int64(len(l.kept))}, nil
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -108,6 +109,12 @@ type Kind struct {
 // Of returns a problem of this kind.
 func (k Kind) Of(detail string) *Problem {
 	return &Problem{Type: Namespace + k.Name, Title: k.Title, Status: k.Status, Detail: detail}
+}
+
+// Is reports whether an error is a problem of this kind.
+func (k Kind) Is(err error) bool {
+	p, ok := errors.AsType[*Problem](err)
+	return ok && p.Name() == k.Name
 }
 
 // RefusalError is an error of a package that knows nothing of HTTP except the kind of problem that the error is.

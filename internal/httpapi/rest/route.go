@@ -51,18 +51,20 @@ type Answer struct {
 // Raw returns a route whose handler reads parameters and sends answers itself. call is the method and the path.
 func Raw(id, call, summary string, handle func(http.ResponseWriter, *Request) error) Route {
 	method, path, _ := strings.Cut(call, " ")
-	return Route{ID: id, Method: method, Path: path, Summary: summary, Handle: handle}
+	r := Route{ID: id, Method: method, Path: path, Summary: summary}
+	r.Handle = func(w http.ResponseWriter, q *Request) error {
+		defer func() { q.release() }()
+		return handle(w, q)
+	}
+	return r
 }
 
 // On returns a route whose handler gets its parameters, and returns the answer.
 func On[In, Out any](id, call, summary string, do func(*Request, *In) (Out, error)) Route {
-	r := Raw(id, call, summary, nil)
-	r.Input, r.Output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
-	r.Handle = func(w http.ResponseWriter, q *Request) error {
+	r := Raw(id, call, summary, func(w http.ResponseWriter, q *Request) error {
 		ctx, cancel := context.WithTimeout(q.Context(), Timeout)
 		defer cancel()
 		q.Request = q.WithContext(ctx)
-		defer func() { q.release() }()
 		var in In
 		if err := q.Parse(&in); err != nil {
 			return err
@@ -73,7 +75,8 @@ func On[In, Out any](id, call, summary string, do func(*Request, *In) (Out, erro
 		}
 		Send(w, q.status, out)
 		return nil
-	}
+	})
+	r.Input, r.Output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	return r
 }
 
@@ -95,30 +98,25 @@ func (r Route) With(input any) Route {
 	return r
 }
 
-// Takes adds the type of a JSON body.
-func (r Route) Takes(body any) Route { return r.TakesAs(JSON, body) }
-
-// TakesAs adds a body of a media type; nil = any.
-func (r Route) TakesAs(media string, body any) Route {
-	r.Bodies = append(r.Bodies, Media{media, reflect.TypeOf(body)})
-	return r
-}
-
-// Answered describes an answer with a body of type Output, or of the type of a value.
-func (r Route) Answered(status int, text string, values ...any) Route {
-	a := Answer{Status: status, Text: text}
-	for _, v := range values {
-		a.Media = append(a.Media, Media{JSON, reflect.TypeOf(v)})
+// mediaOf returns JSON of the type of a value, or a media type that is a constant, whose content is not described.
+func mediaOf(v any) Media {
+	if media, is := v.(string); is {
+		return Media{Type: media}
 	}
-	r.Answers = append(r.Answers, a)
+	return Media{JSON, reflect.TypeOf(v)}
+}
+
+// Takes adds a body, see [mediaOf].
+func (r Route) Takes(body any) Route {
+	r.Bodies = append(r.Bodies, mediaOf(body))
 	return r
 }
 
-// AnsweredAs describes an answer with bodies of media types whose content is not described.
-func (r Route) AnsweredAs(status int, text string, media ...string) Route {
+// Answered describes an answer with a body of type Output, or with other bodies, see [mediaOf].
+func (r Route) Answered(status int, text string, bodies ...any) Route {
 	a := Answer{Status: status, Text: text}
-	for _, m := range media {
-		a.Media = append(a.Media, Media{Type: m})
+	for _, v := range bodies {
+		a.Media = append(a.Media, mediaOf(v))
 	}
 	r.Answers = append(r.Answers, a)
 	return r

@@ -90,7 +90,7 @@ func (a *Invocation) jobRequestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := List(a, New("requests", "List waiting on-demand requests, the oldest first",
 		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query,
-		"id, type, priority, waits", func(r *httpapi.WaitingRequest) []any {
+		"id, type, priority, waits", func(r *contract.WaitingRequest) []any {
 			return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
 		}, "No request waits in the memory of this dispatcher.")
 	a.typeFlag(cmd, &q.Type, "only requests of this type")
