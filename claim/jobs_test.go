@@ -92,7 +92,7 @@ func TestListReturnsEachJobOnOnePage(t *testing.T) {
 	)
 	var ids []dispatcherd.JobID
 	for before := dispatcherd.JobID(0); ; {
-		page, err := jobs.List(t.Context(), contract.Filter{Before: before, Limit: 5})
+		page, err := jobs.List(t.Context(), contract.Filter{Before: before, Most: 5})
 		require.NoError(t, err)
 		for _, j := range page.Items {
 			ids = append(ids, j.ID)
@@ -156,7 +156,7 @@ func TestRetryResetsCountersAndKeepsErrors(t *testing.T) {
 	require.Equal(t, contract.Bulk{Matching: 3}, unread(preview))
 	_, err = jobs.Change(t.Context(), contract.RetryJobs, all, 2)
 	require.Equal(t, &contract.CountError{Have: 3, Want: 2}, err)
-	all.Limit = 2
+	all.Most = 2
 	for _, want := range []contract.Bulk{{Matching: 2, Changed: 2, Next: "3"}, {Matching: 1, Changed: 1}, {}} {
 		b, err := jobs.Change(t.Context(), contract.RetryJobs, all, want.Matching)
 		require.NoError(t, err)

@@ -42,12 +42,12 @@ var ErrSearchTime = fmt.Errorf(
 // List returns a page of jobs without payload, result and progress. Page.Next says where the
 // next page begins, also if a bound ended the search.
 func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
-	if f.Limit <= 0 {
-		f.Limit = DefaultLimit
+	if f.Most <= 0 {
+		f.Most = DefaultLimit
 	}
 	found, err := j.find(ctx, f)
 	page := contract.JobPage{Page: contract.Page[contract.Job]{Items: []contract.Job{}, Next: found.cursor()}, Read: found.read}
-	if found.next != 0 && len(found.ids) < f.Limit {
+	if found.next != 0 && len(found.ids) < f.Most {
 		page.Notes = []string{fmt.Sprintf(
 			"the search read %d rows, down to job %d, and ended: name a status, because each has its own tables, or go on with the next page",
 			found.read, found.next)}
@@ -82,11 +82,11 @@ func (s *search) cursor() contract.Cursor {
 	return contract.CursorOf(int64(s.next))
 }
 
-// find searches the ids of at most f.Limit jobs.
+// find searches the ids of at most f.Most jobs.
 func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error) {
 	began, before, rows := time.Now(), f.Before, rowsPerSearch
 	if !f.Selective() && f.Permit == nil && !live(f.Statuses) {
-		rows = min(rows, f.Limit+1) // all rows match; one more shows whether there are others
+		rows = min(rows, f.Most+1) // all rows match; one more shows whether there are others
 	}
 	for {
 		p, err := j.portion(ctx, f, before, rows)
@@ -104,8 +104,8 @@ func (j Jobs) find(ctx context.Context, f contract.Filter) (s search, err error)
 			if f.Permit != nil && !f.Permit(p.Types[i]) {
 				continue
 			}
-			if len(s.ids) == f.Limit {
-				s.next = s.ids[f.Limit-1]
+			if len(s.ids) == f.Most {
+				s.next = s.ids[f.Most-1]
 				return s, nil
 			}
 			s.ids = append(s.ids, id)
@@ -189,8 +189,8 @@ func conditions(f contract.Filter, args []any) (where string, _ []any) {
 		add(" AND ("+workerOf+" = $%d", f.Worker)
 		add(" OR status = 'running' AND id = ANY ($%d::bigint[]))", f.At)
 	}
-	if f.Waited > 0 {
-		add(" AND "+waitOf+" > $%d", f.Waited.Seconds())
+	if f.WaitedMS > 0 {
+		add(" AND "+waitOf+" > $%d * 0.001", f.WaitedMS)
 	}
 	compare := func(comparison string, m contract.Moment) {
 		switch {

@@ -43,14 +43,14 @@ func TestListSelectsByTypeStatusTimeAndPermission(t *testing.T) {
 	}{
 		{contract.Filter{}, []dispatcherd.JobID{8, 7, 6, 5, 4, 3, 2, 1}, 0},
 		{contract.Filter{Type: "odd"}, []dispatcherd.JobID{7, 5, 3, 1}, 0},
-		{contract.Filter{Type: "odd", Limit: 2}, []dispatcherd.JobID{7, 5}, 5},
-		{contract.Filter{Type: "odd", Limit: 2, Before: 5}, []dispatcherd.JobID{3, 1}, 0},
+		{contract.Filter{Type: "odd", Most: 2}, []dispatcherd.JobID{7, 5}, 5},
+		{contract.Filter{Type: "odd", Most: 2, Before: 5}, []dispatcherd.JobID{3, 1}, 0},
 		{contract.Filter{Statuses: []dispatcherd.Status{"failed"}}, []dispatcherd.JobID{6, 2}, 0},
-		{contract.Filter{Statuses: []dispatcherd.Status{"pending", "failed"}, Limit: 3}, []dispatcherd.JobID{8, 7, 6}, 6},
+		{contract.Filter{Statuses: []dispatcherd.Status{"pending", "failed"}, Most: 3}, []dispatcherd.JobID{8, 7, 6}, 6},
 		{contract.Filter{Statuses: []dispatcherd.Status{"running"}}, nil, 0},
 		{contract.Filter{Statuses: []dispatcherd.Status{"no'status"}}, nil, 0},
 		{contract.Filter{Newer: minute(3), Older: minute(6)}, []dispatcherd.JobID{5, 4, 3}, 0},
-		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Limit: 2}, []dispatcherd.JobID{8, 6}, 6},
+		{contract.Filter{Permit: func(typ string) bool { return typ == "even" }, Most: 2}, []dispatcherd.JobID{8, 6}, 6},
 	} {
 		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestListReadsABoundedNumberOfRows(t *testing.T) {
 	fetched := one[int64](t, db, `SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'jobs%'`)
 	require.Less(t, fetched, int64(2*n), "each statement reads its own rows only")
 
-	page, err = jobs.List(t.Context(), contract.Filter{Limit: 3})
+	page, err = jobs.List(t.Context(), contract.Filter{Most: 3})
 	require.NoError(t, err)
 	require.Equal(t, 4, page.Read, "without a condition only the page is read")
 }
@@ -284,8 +284,8 @@ func TestListSelectsByKeyWorkerErrorEndAndWait(t *testing.T) {
 		{contract.Filter{Error: "TORN"}, []dispatcherd.JobID{3, 2}},
 		{contract.Filter{Ended: contract.Moment{Age: 30 * time.Minute}}, []dispatcherd.JobID{4}},
 		{contract.Filter{Ended: contract.Moment{Age: time.Hour}, Error: "out"}, []dispatcherd.JobID{1}},
-		{contract.Filter{Waited: 90 * time.Second}, []dispatcherd.JobID{3, 2, 1}},
-		{contract.Filter{Waited: 270 * time.Second}, []dispatcherd.JobID{2, 1}},
+		{contract.Filter{WaitedMS: 90_000}, []dispatcherd.JobID{3, 2, 1}},
+		{contract.Filter{WaitedMS: 270_000}, []dispatcherd.JobID{2, 1}},
 	} {
 		page, err := claim.Jobs{DB: db}.List(t.Context(), c.f)
 		require.NoError(t, err)

@@ -93,14 +93,14 @@ const mostReasons = 10
 // number of jobs that the caller expects: if another number is selected, Change changes
 // nothing and returns a *contract.CountError. With a negative count, Change only counts. It leaves out
 // jobs that Postgres refuses to change, and jobs that have started meanwhile if the filter selects no running ones.
-// f.Limit is at most MaxChanged for a change. Its default, also for counting, is the maximum.
+// f.Most is at most MaxChanged for a change. Its default, also for counting, is the maximum.
 func (j Jobs) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int) (contract.Bulk, error) {
 	most := MaxChanged
 	if count < 0 {
 		most = MaxRowsRead
 	}
-	if f.Limit <= 0 || f.Limit > most {
-		f.Limit = most
+	if f.Most <= 0 || f.Most > most {
+		f.Most = most
 	}
 	found, err := j.find(ctx, f)
 	b := contract.Bulk{Matching: len(found.ids), Next: found.cursor(), ReadAt: found.at}

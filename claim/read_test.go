@@ -55,7 +55,7 @@ func TestUniqueKeyIsReadApartFromItsOwner(t *testing.T) {
 			require.Equal(t, &key, job.UniqueKey)
 			require.Equal(t, want.owner, job.Owner)
 		}
-		list, err := jobs.List(t.Context(), contract.Filter{Limit: 1})
+		list, err := jobs.List(t.Context(), contract.Filter{Most: 1})
 		require.NoError(t, err)
 		require.Equal(t, []*string{&owner, &key}, []*string{list.Items[0].Owner, list.Items[0].UniqueKey})
 	}

@@ -38,58 +38,47 @@ type New struct {
 // Values returns the values of [Columns]. The payload is a string, because every driver and protocol sends a string as
 // text.
 func (n *New) Values() ([]any, error) {
-	v := []any{n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), nil, nil, nil, nil, nil, nil, nil, nil, nil}
-	var err error
-	if n.MaxAttempts < 0 || n.MaxAttempts > math.MaxInt16 {
+	timeout, long := milliseconds("its timeout", n.Timeout, MaxTimeout, " for the limit of its type")
+	expected, longer := milliseconds("its expected duration", n.Expected, dispatcherd.MaxExpected, "")
+	v := []any{
+		n.Type, cmp.Or(string(n.Payload), "{}"), int16(n.Priority), orNull(int16(n.MaxAttempts)), timeout, orNull(n.RunAt), orNull(n.Keys),
+		orNull(int64(n.Parent)), orNull(n.UniqueKey), expected, orNull(n.Traceparent), orNull(n.Backoff),
+	}
+	var badTrace error
+	switch {
+	case n.MaxAttempts < 0 || n.MaxAttempts > math.MaxInt16:
 		return v, fmt.Errorf("max_attempts is %d, must be 1 to %d, or left out for the default", n.MaxAttempts, math.MaxInt16)
-	} else if n.MaxAttempts != 0 {
-		v[3] = int16(n.MaxAttempts)
-	}
-	if n.Backoff != "" {
-		v[11] = n.Backoff
-		if _, err := timing.ParsePolicy(n.Backoff); err != nil {
-			return v, err
-		}
-	}
-	if n.Timeout != 0 {
-		if v[4], err = milliseconds("its timeout", n.Timeout, MaxTimeout, " for the limit of its type"); err != nil {
-			return v, err
-		}
-	}
-	if !n.RunAt.IsZero() {
-		v[5] = n.RunAt
-	}
-	if n.Keys != "" {
-		if _, err := permits.Parse(n.Keys); err != nil {
-			return v, err
-		}
-		v[6] = n.Keys
-	}
-	if n.Parent < 0 {
+	case n.Parent < 0:
 		return v, fmt.Errorf("parent is %d, must be the id of a batch that is open, or left out", n.Parent)
-	} else if n.Parent != 0 {
-		v[7] = int64(n.Parent)
+	case n.Traceparent != "":
+		badTrace = dispatcherd.CheckTraceparent(n.Traceparent)
 	}
-	if err := CheckUniqueKey(n.UniqueKey); err != nil {
-		return v, err
-	} else if n.UniqueKey != "" {
-		v[8] = n.UniqueKey
-	}
-	if n.Traceparent != "" {
-		v[10] = n.Traceparent
-		if err := dispatcherd.CheckTraceparent(n.Traceparent); err != nil {
-			return v, err
-		}
-	}
-	if n.Expected != 0 {
-		v[9], err = milliseconds("its expected duration", n.Expected, dispatcherd.MaxExpected, "")
-	}
-	return v, err
+	return v, cmp.Or(parsed(n.Backoff, timing.ParsePolicy), long, parsed(n.Keys, permits.Parse), CheckUniqueKey(n.UniqueKey), badTrace, longer)
 }
 
-// milliseconds returns the value of a column with milliseconds, rounded up.
+// orNull returns a value of a column, or nil for the zero value.
+func orNull[T comparable](value T) any {
+	if value == *new(T) {
+		return nil
+	}
+	return value
+}
+
+// parsed returns why a text cannot be parsed; "" = none.
+func parsed[T any](text string, parse func(string) (T, error)) error {
+	if text == "" {
+		return nil
+	}
+	_, err := parse(text)
+	return err
+}
+
+// milliseconds returns the value of a column with milliseconds, rounded up; 0 = none.
 func milliseconds(what string, d, most time.Duration, without string) (any, error) {
-	if d <= 0 || d > most {
+	if d == 0 {
+		return nil, nil
+	}
+	if d < 0 || d > most {
 		return nil, fmt.Errorf("%s is %v, must be more than 0 and at most %v, or left out%s", what, d, most, without)
 	}
 	return int32((d-1)/time.Millisecond + 1), nil

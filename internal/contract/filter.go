@@ -11,27 +11,30 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 )
 
-// Filter selects jobs. The zero value selects all.
+// Filter selects jobs. The zero value selects all. The fields with a tag are parameters of calls.
 type Filter struct {
-	Type     string                // empty = any
-	Key      string                // one of the keys of the job; empty = any
-	Worker   string                // runs the job, or ran its last attempt; empty = any
-	At       []dispatcherd.JobID   // with Worker: the jobs that it runs now, which only dispatchers know
-	Error    string                // part of the last error, in upper or lower case; empty = any
-	Ended    Moment                // ended at this time or later; zero = any
-	Waited   time.Duration         // waited longer than this for their present or last attempt; 0 = any
-	Statuses []dispatcherd.Status  // empty = any
-	Newer    Moment                // created at this time or later; zero = any
-	Older    Moment                // created before this time; zero = any
-	Before   dispatcherd.JobID     // only smaller ids; 0 = from the newest
-	Limit    int                   // at most this many; 0 = the default of the method
-	Permit   func(typ string) bool // reports whether jobs of a type may be selected; nil = all
+	Type   string `param:"type"`   // Only jobs of this type.
+	Key    string `param:"key"`    // Only jobs with this key.
+	Worker string `param:"worker"` // Only jobs that a worker with this name runs, or whose last attempt it ran, if the row contains it.
+	Error  string `param:"error"`  // Only jobs whose last error contains this text, in upper or lower case.
+	// Only jobs with one of these statuses, separated by commas.
+	Statuses []dispatcherd.Status `param:"status" enum:"waiting,pending,running,done,failed,cancelled"`
+	Newer    Moment               `param:"newer_than"`  // Only jobs that were created at this time or later.
+	Older    Moment               `param:"older_than"`  // Only jobs that were created before this time.
+	Ended    Moment               `param:"ended_since"` // Only jobs that ended at this time or later.
+	// Only jobs that have waited longer than so many milliseconds for their present or last attempt.
+	WaitedMS int64 `param:"waited_ms" minimum:"0"`
+
+	At     []dispatcherd.JobID   // with Worker: the jobs that it runs now, which only dispatchers know
+	Before dispatcherd.JobID     // only smaller ids; 0 = from the newest
+	Most   int                   // at most this many; 0 = the default of the method
+	Permit func(typ string) bool // reports whether jobs of a type may be selected; nil = all
 }
 
 // Selective reports whether the filter has more than statuses and a page.
 func (f *Filter) Selective() bool {
 	g := *f
-	g.Statuses, g.Before, g.Limit, g.Permit = nil, 0, 0, nil
+	g.Statuses, g.Before, g.Most, g.Permit = nil, 0, 0, nil
 	return !reflect.ValueOf(g).IsZero()
 }
 

@@ -176,6 +176,8 @@ func (d *describer) parameters(r *rest.Route, t reflect.Type) (list []any) {
 			continue
 		case f.Tag.Get("header") != "":
 			name, in = f.Tag.Get("header"), "header"
+		case name == "": // no part of the call
+			continue
 		case strings.Contains(r.Path, "{"+name+"}"):
 			in = "path"
 		}

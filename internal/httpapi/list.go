@@ -5,34 +5,15 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
-// JobFilter selects jobs.
-type JobFilter struct {
-	Type   string `param:"type"`   // Only jobs of this type.
-	Key    string `param:"key"`    // Only jobs with this key.
-	Worker string `param:"worker"` // Only jobs that a worker with this name runs, or whose last attempt it ran, if the row contains it.
-	Error  string `param:"error"`  // Only jobs whose last error contains this text, in upper or lower case.
-	// Only jobs with one of these statuses, separated by commas.
-	Status []dispatcherd.Status `param:"status" enum:"waiting,pending,running,done,failed,cancelled"`
-	Newer  contract.Moment      `param:"newer_than"`  // Only jobs that were created at this time or later.
-	Older  contract.Moment      `param:"older_than"`  // Only jobs that were created before this time.
-	Ended  contract.Moment      `param:"ended_since"` // Only jobs that ended at this time or later.
-	// Only jobs that have waited longer than so many milliseconds for their present or last attempt.
-	Waited int64 `param:"waited_ms" minimum:"0"`
-}
-
-// filter returns the filter of a call. It selects only jobs that the caller may use.
-func (q *JobFilter) filter(r *rest.Request, limit int, cursor contract.Cursor) (f contract.Filter, err error) {
-	f = contract.Filter{
-		Type: q.Type, Key: q.Key, Worker: q.Worker, Error: q.Error, Statuses: q.Status, Newer: q.Newer, Older: q.Older, Ended: q.Ended,
-		Waited: time.Duration(q.Waited) * time.Millisecond, Limit: limit, Permit: r.Permitted(),
-	}
+// permitted completes the filter of a call. It selects only jobs that the caller may use.
+func permitted(r *rest.Request, f contract.Filter, limit int, cursor contract.Cursor) (_ contract.Filter, err error) {
+	f.Most, f.Permit = limit, r.Permitted()
 	if f.Type != "" {
 		f.Permit, err = nil, r.Permit(f.Type)
 	}
@@ -44,15 +25,15 @@ func (q *JobFilter) filter(r *rest.Request, limit int, cursor contract.Cursor) (
 
 // JobQuery selects a page of jobs.
 type JobQuery struct {
-	JobFilter
+	contract.Filter
 	rest.Query
 }
 
 func (h *Handler) getJobs(r *rest.Request, q *JobQuery) (page contract.JobPage, err error) {
-	if q.Ended != (contract.Moment{}) && q.Status == nil {
-		q.Status = []dispatcherd.Status{dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled}
+	if q.Ended != (contract.Moment{}) && q.Statuses == nil {
+		q.Statuses = []dispatcherd.Status{dispatcherd.Done, dispatcherd.Failed, dispatcherd.Cancelled}
 	}
-	f, err := q.filter(r, q.Limit, q.Cursor)
+	f, err := permitted(r, q.Filter, q.Limit, q.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -67,14 +48,14 @@ func (h *Handler) getJobs(r *rest.Request, q *JobQuery) (page contract.JobPage, 
 
 // JobChange selects jobs to be cancelled or retried.
 type JobChange struct {
-	JobFilter
+	contract.Filter
 	rest.Bulk
 }
 
 // change cancels or retries all jobs that a filter selects, or counts them.
 func (h *Handler) change(op contract.Operation) func(*rest.Request, *JobChange) (contract.Bulk, error) {
 	return func(r *rest.Request, q *JobChange) (b contract.Bulk, err error) {
-		f, err := q.filter(r, q.Limit, q.Cursor)
+		f, err := permitted(r, q.Filter, q.Limit, q.Cursor)
 		if err == nil {
 			err = narrow(r, op, &f)
 		}

@@ -35,12 +35,12 @@ func TestQueryOfAListIsItsFilter(t *testing.T) {
 		Statuses: []dispatcherd.Status{"failed", "cancelled"},
 		Newer:    contract.Moment{At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 		Before:   9,
-		Limit:    7,
+		Most:     7,
 	}, f.filter)
 	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs?older_than=90m", "").Code)
 	require.Equal(t, contract.Moment{Age: 90 * time.Minute}, f.filter.Older, "the clock of Postgres counts")
 	require.Equal(t, http.StatusOK, ask(h, "GET", "/v1/jobs", "").Code)
-	require.Equal(t, contract.Filter{Limit: 100}, f.filter)
+	require.Equal(t, contract.Filter{Most: 100}, f.filter)
 	for _, query := range []string{"status=", "status=failed,", "newer_than=yesterday", "older_than=1", "typ=pdf",
 		"older_than=0001-01-01T00:00:00Z", "type=%00", "type=%ff"} {
 		want := http.StatusBadRequest

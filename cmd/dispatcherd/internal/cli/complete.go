@@ -25,7 +25,7 @@ type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellC
 
 // completeIDs offers the newest jobs with one of the statuses.
 func (a *Invocation) completeIDs(statuses ...dispatcherd.Status) completion {
-	q := httpapi.JobQuery{JobFilter: httpapi.JobFilter{Status: statuses}, Query: rest.Query{Limit: completionPage}}
+	q := httpapi.JobQuery{Filter: contract.Filter{Statuses: statuses}, Query: rest.Query{Limit: completionPage}}
 	return complete(a, "/v1/jobs", q, func(j *contract.Job) (value, about string) {
 		return fmt.Sprint(j.ID), j.Type + " " + string(j.Status)
 	})

@@ -42,7 +42,7 @@ func (a *Invocation) jobChangeCommand(c jobOperation, cmd *cobra.Command) *cobra
 		case byFilter && len(args) > 0:
 			return exit.Usagef("give either ids or a filter")
 		case byFilter:
-			return a.changeAll(cmd.Context(), c, httpapi.JobChange{JobFilter: f.filter()}, agreed)
+			return a.changeAll(cmd.Context(), c, httpapi.JobChange{Filter: f.filter()}, agreed)
 		}
 		if len(args) == 0 {
 			return exit.Usagef("%q needs the id of a job, or a filter such as --type", cmd.CommandPath())
@@ -100,7 +100,7 @@ func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f *htt
 			return 0, err
 		}
 		f.Newer, f.Older, f.Ended = f.Newer.Fixed(b.ReadAt), f.Older.Fixed(b.ReadAt), f.Ended.Fixed(b.ReadAt)
-		count.JobFilter = f.JobFilter
+		count.Filter = f.Filter
 		total += int64(b.Matching)
 		if count.Cursor = b.Next; b.Next == "" {
 			return total, nil

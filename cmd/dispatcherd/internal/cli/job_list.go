@@ -24,7 +24,7 @@ func (a *Invocation) jobListCommand() *cobra.Command {
   dispatcherd job list --ended-since 1h --worker render-1 --error timeout
   dispatcherd job list -o jsonl`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.JobFilter = f.filter()
+			q.Filter = f.filter()
 			return a.listJobs(cmd.Context(), q)
 		},
 	}
@@ -52,7 +52,7 @@ func listRow(job *contract.Job) []any {
 
 // jobFilter are the flags that select jobs.
 type jobFilter struct {
-	query  httpapi.JobFilter
+	query  contract.Filter
 	waited time.Duration
 }
 
@@ -66,7 +66,7 @@ func (f *jobFilter) register(a *Invocation, cmd *cobra.Command, which string) {
 	flags.StringVar(&f.query.Key, "key", "", "only jobs with this key")
 	flags.StringVar(&f.query.Worker, "worker", "", "only jobs that this worker runs, or whose last attempt failed or waited 1 s and ran there")
 	flags.StringVar(&f.query.Error, "error", "", "only jobs whose last error contains this text, in upper or lower case")
-	flags.Var(AnyOf(&f.query.Status, dispatcherd.Statuses...), "status", "only jobs in these statuses, separated by commas: "+which)
+	flags.Var(AnyOf(&f.query.Statuses, dispatcherd.Statuses...), "status", "only jobs in these statuses, separated by commas: "+which)
 	Number(flags, &f.query.Newer.Age, "newer-than", "1s", Longest, "only jobs created in this time before now, such as 1h")
 	Number(flags, &f.query.Older.Age, "older-than", "1s", Longest, "only jobs created longer ago")
 	Number(flags, &f.query.Ended.Age, "ended-since", "1s", Longest, "only jobs that ended in this time before now")
@@ -78,8 +78,8 @@ func (f *jobFilter) given(flags *pflag.FlagSet) bool {
 }
 
 // filter returns what the flags select.
-func (f *jobFilter) filter() httpapi.JobFilter {
+func (f *jobFilter) filter() contract.Filter {
 	c := f.query
-	c.Waited = f.waited.Milliseconds()
+	c.WaitedMS = f.waited.Milliseconds()
 	return c
 }
