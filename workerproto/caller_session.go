@@ -73,10 +73,11 @@ func (s *CallerSession) hello(f CallerFrame) error {
 		return fault
 	}
 	s.handler.Open(s)
-	s.send(&Welcome{
-		Version: version(f.(*CallerHello).MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher,
-		Limits: s.limits.callerParameters(),
-	})
+	w := &Welcome{
+		Version: version(f.(*CallerHello).MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(false),
+	}
+	w.Limits.MaxRequests = s.limits.MaxRequests
+	s.send(w)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package workerproto
 
 import (
+	"cmp"
 	"net"
 	"time"
 
@@ -49,9 +50,7 @@ type Limits struct {
 
 // WithDefaults returns the limits with every zero field set.
 func (l Limits) WithDefaults() Limits {
-	if l.Dispatcher == "" {
-		l.Dispatcher = "dispatcherd"
-	}
+	l.Dispatcher = cmp.Or(l.Dispatcher, "dispatcherd")
 	setDefault(&l.MaxFrame, 1<<20)
 	l.MaxFrame = max(l.MaxFrame, MinFrame)
 	setDefault(&l.MaxConnections, 16384)
@@ -93,13 +92,6 @@ func (l *Limits) parameters(remote bool) Parameters {
 	if remote {
 		p.Heartbeat, p.Timeout, p.Resume = min(p.Heartbeat, l.RemoteResume/5), min(p.Timeout, 2*l.RemoteResume/5), l.keep()
 	}
-	return p
-}
-
-// callerParameters returns the limits for the welcome of a caller.
-func (l *Limits) callerParameters() Parameters {
-	p := l.parameters(false)
-	p.MaxRequests = l.MaxRequests
 	return p
 }
 

@@ -28,34 +28,35 @@ type lines struct {
 	leave func()                // gives the place back; nil = there is none
 }
 
-// next returns the next complete line without its newline. ok is false if no complete
+// next returns the next complete line without its newline, or nil if no complete
 // line was read. The line is valid until the next read. The only error is FrameTooLong.
-func (l *lines) next() (line []byte, ok bool, err *Error) {
+func (l *lines) next() (line []byte, err *Error) {
 	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
 	if i < 0 {
 		l.scanned = l.end
-		if l.end-l.start > l.max {
-			return nil, false, Complain(FrameTooLong, "a frame of more than %d bytes", l.max)
-		}
-		return nil, false, nil
+		line = l.buf[l.start:l.end]
+	} else {
+		line = l.buf[l.start : l.scanned+i]
+		l.start = l.scanned + i + 1
+		l.scanned = l.start
 	}
-	line = l.buf[l.start : l.scanned+i]
-	l.start = l.scanned + i + 1
-	l.scanned = l.start
-	if len(line) > l.max {
-		return nil, false, Complain(FrameTooLong, "a frame of more than %d bytes", l.max)
+	switch {
+	case len(line) > l.max:
+		return nil, Complain(FrameTooLong, "a frame of more than %d bytes", l.max)
+	case i < 0:
+		return nil, nil
 	}
-	return line, true, nil
+	return line, nil
 }
 
 // wait waits for one complete line.
 func (l *lines) wait() ([]byte, error) {
 	for {
-		line, ok, fault := l.next()
+		line, fault := l.next()
 		switch {
 		case fault != nil:
 			return nil, fault
-		case ok:
+		case line != nil:
 			return line, nil
 		}
 		if err := l.read(); err != nil {
@@ -69,8 +70,8 @@ func (l *lines) wait() ([]byte, error) {
 // lines it passed.
 func (l *lines) each(take func(line []byte) *Error) (taken int, fault *Error) {
 	for {
-		line, ok, fault := l.next()
-		if fault != nil || !ok {
+		line, fault := l.next()
+		if line == nil {
 			return taken, fault
 		}
 		taken++

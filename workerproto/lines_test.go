@@ -17,9 +17,8 @@ func TestLineBeyondTheLimitIsRejectedEvenIfItFitsTheBuffer(t *testing.T) {
 		l := lines{conn: far, max: 100}
 		go func() { _, _ = io.WriteString(near, strings.Repeat("x", length)+"\n") }() // fails when the pipe is closed
 		var line []byte
-		var ok bool
 		var fault *Error
-		for line, ok, fault = l.next(); !ok && fault == nil; line, ok, fault = l.next() {
+		for line, fault = l.next(); line == nil && fault == nil; line, fault = l.next() {
 			require.NoError(t, l.read())
 		}
 		if fits {

@@ -1,5 +1,10 @@
 package workerproto
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Log is a line of a job's log.
 //
 //	{"op":"log","job":42,"attempt":1,"session":"9f…","level":"warn","message":"font missing"}
@@ -26,17 +31,11 @@ func (m *Log) members(c *codec) {
 	m.begin(c, "log")
 	symbol(c, "level", &m.Level, maxSymbol, optional)
 	c.text("message", &m.Message, MaxMessageLength, optional)
-	if c.task == checking {
-		m.checkLevel(c)
+	if c.task != checking {
+		return
 	}
-}
-
-func (m *Log) checkLevel(c *codec) {
-	switch m.Level {
-	case "":
-		m.Level = LevelInfo
-	case LevelDebug, LevelInfo, LevelWarn, LevelError:
-	default:
+	m.Level = cmp.Or(m.Level, LevelInfo)
+	if !slices.Contains([]Level{LevelDebug, LevelInfo, LevelWarn, LevelError}, m.Level) {
 		c.bad("field \"level\" must be debug, info, warn or error")
 	}
 }

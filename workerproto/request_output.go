@@ -10,8 +10,10 @@ type RequestProgress struct {
 	Data []byte // JSON
 }
 
-func (m *RequestProgress) members(c *codec) {
-	c.op("progress")
+func (m *RequestProgress) members(c *codec) { m.output(c, "progress") }
+
+func (m *RequestProgress) output(c *codec, op string) {
+	c.op(op)
 	integer(c, "id", &m.ID, required)
 	c.raw("data", &m.Data, required)
 }
@@ -19,15 +21,6 @@ func (m *RequestProgress) members(c *codec) {
 // RequestPartial forwards a piece of the worker's output to the caller.
 //
 //	{"op":"partial","id":7,"data":{"line":"hello"}}
-type RequestPartial struct {
-	sentByDispatcher
+type RequestPartial RequestProgress
 
-	ID   int64
-	Data []byte // JSON
-}
-
-func (m *RequestPartial) members(c *codec) {
-	c.op("partial")
-	integer(c, "id", &m.ID, required)
-	c.raw("data", &m.Data, required)
-}
+func (m *RequestPartial) members(c *codec) { (*RequestProgress)(m).output(c, "partial") }

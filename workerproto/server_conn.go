@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,12 +36,13 @@ type serverConn struct {
 
 	refused atomic.Int32 // frames for which the reader has not rested yet
 
-	mu    sync.Mutex
-	cause error // the first cause of the end; nil while the session is open
+	end  context.Context         // done when the session has ended
+	fail context.CancelCauseFunc // records the cause of the end; the first one counts
 }
 
 func newServerConn(conn net.Conn, limits Limits, obs Observer) *serverConn {
 	c := &serverConn{nonce: newNonce(), peer: PeerOf(conn), limits: limits, obs: obs}
+	c.end, c.fail = context.WithCancelCause(context.Background())
 	c.conn, c.user, c.remote = conn, c.peer.User(), remote(conn)
 	if c.remote && limits.Identify != nil {
 		c.guest, c.user = true, "address "+c.peer.Address
@@ -175,21 +175,8 @@ func (c *serverConn) Close(err *Error) {
 	_ = c.conn.SetReadDeadline(time.Now()) // ends the wait for a hello, before which there is no writer
 }
 
-// fail records the cause of the end. The first cause counts.
-func (c *serverConn) fail(cause error) {
-	c.mu.Lock()
-	if c.cause == nil {
-		c.cause = cause
-	}
-	c.mu.Unlock()
-}
-
 // ending returns the cause of the end, or nil while the session is open.
-func (c *serverConn) ending() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause
-}
+func (c *serverConn) ending() error { return context.Cause(c.end) }
 
 // abort ends the session at once. Blocked reads and writes return.
 func (c *serverConn) abort(cause error) {

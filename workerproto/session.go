@@ -62,7 +62,7 @@ func (s *Session) Resume(job dispatcherd.JobID, attempt dispatcherd.Attempt) boo
 	for i := range s.opening.Running {
 		r := &s.opening.Running[i]
 		if r.Job == job && r.Attempt == attempt {
-			s.state.resume(r.Slot)
+			s.state.add([]Slot{r.Slot})
 			s.resumed = append(s.resumed, Resumed{Job: job, Attempt: attempt})
 			return true
 		}

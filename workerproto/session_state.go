@@ -99,9 +99,6 @@ func checkVersions(peer string, lowest, highest int) *Error {
 // version returns the highest version that both sides speak, after checkVersions.
 func version(highest int) int { return min(highest, MaxVersion) }
 
-// resume registers the slot of an execution that is resumed.
-func (m *sessionState) resume(s Slot) { m.add([]Slot{s}) }
-
 func (m *sessionState) slotAdd(f *SlotAdd) *Error {
 	if m.phase == draining {
 		return Complain(Draining, "slots cannot be added after drain")

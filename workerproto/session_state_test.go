@@ -119,7 +119,7 @@ func TestSlotOfAnOfferIsRegisteredOnlyIfItIsResumed(t *testing.T) {
 	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
 		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
 	require.Nil(t, m.accept(h))
-	m.resume(Slot{1, []string{"a"}})
+	m.add([]Slot{{1, []string{"a"}}})
 	require.Equal(t, BadSlot, m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}}}).Code)
 	require.Nil(t, m.accept(&SlotAdd{Slots: []Slot{{2, []string{"a"}}}}))
 }
