@@ -21,31 +21,27 @@ func (a *app) debugCommand() *cobra.Command {
 func (a *app) debugBundleCommand() *cobra.Command {
 	var file string
 	var force bool
-	cmd := &cobra.Command{
-		Use:   "bundle",
-		Short: "Write diagnostic data of a running dispatcher to a file",
-		Long: `Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
+	cmd := cli.New("bundle", "Write diagnostic data of a running dispatcher to a file",
+		"  dispatcherd debug bundle\n  dispatcherd debug bundle --file b.tar.gz && tar -xzOf b.tar.gz decisions.jsonl | jq .",
+		`Writes a compressed tar archive about a running dispatcher: version, configuration (secrets
 masked), metrics, stacks of all goroutines, decision log (decisions.jsonl). It contains no payloads,
-results or error texts of workers. Only root and the user of the dispatcher may request it.`,
-		Example: "  dispatcherd debug bundle\n  dispatcherd debug bundle --file b.tar.gz && tar -xzOf b.tar.gz " +
-			"decisions.jsonl | jq .",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
-				file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"
+results or error texts of workers. Only root and the user of the dispatcher may request it.`)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if file == "" {
+			file = "dispatcherd-" + time.Now().Format("20060102-150405") + ".tar.gz"
+		}
+		if !force {
+			if err := cli.MustBeNew("--file", file); err != nil {
+				return err
 			}
-			if !force {
-				if err := cli.MustBeNew("--file", file); err != nil {
-					return err
-				}
+		}
+		return a.OverAPI(func() error {
+			n, err := a.saveBundle(cmd.Context(), file)
+			if err != nil {
+				return err
 			}
-			return a.OverAPI(func() error {
-				n, err := a.saveBundle(cmd.Context(), file)
-				if err != nil {
-					return err
-				}
-				return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, file)
-			})
-		},
+			return a.PrintLine("bundle", map[string]any{"file": file, "bytes": n}, "%s", file)
+		})
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "path of the archive (default: dispatcherd-DATE-TIME.tar.gz in the current directory)")
 	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")

@@ -21,46 +21,41 @@ func (a *app) devCommand() *cobra.Command {
 	var f serveFlags
 	var dir string
 	var ephemeral, tls bool
-	cmd := &cobra.Command{
-		Use: "dev", Short: "Run the dispatcher with a private Postgres of its own",
-		Annotations: map[string]string{cli.NoteLogs: "yes"},
-		Long: `Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
+	cmd := cli.New("dev", "Run the dispatcher with a private Postgres of its own", `  dispatcherd dev
+  dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
+		`Runs the dispatcher with a private Postgres, without Docker, port or password, also as root.
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
 with --ephemeral. The server ends with the dispatcher, also after kill -9. With --tls, workers
 on other hosts can connect: dev prints the commands for them. Its certificate and token are in
-the state directory of the user, where only this user can read them.`,
-		Example: `  dispatcherd dev
-  dispatcherd dev --ephemeral --worker-socket /tmp/demo/worker.sock --api-socket /tmp/demo/api.sock`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case ephemeral && dir != "":
-				return exit.Usagef("--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
-					a.Origin("data-dir"))
-			case !ephemeral && dir == "":
-				var err error
-				if dir, err = a.stateDir(); err != nil {
-					return err
-				}
-			}
-			var files devFiles
-			if tls {
-				var err error
-				if files, err = a.prepareTLS(&f.cfg); err != nil {
-					return err
-				}
-			}
-			cfg, log, err := f.start(a, cmd)
-			if err != nil {
+the state directory of the user, where only this user can read them.`)
+	cmd.Annotations = map[string]string{cli.NoteLogs: "yes"}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		switch {
+		case ephemeral && dir != "":
+			return exit.Usagef("--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
+				a.Origin("data-dir"))
+		case !ephemeral && dir == "":
+			if dir, err = a.stateDir(); err != nil {
 				return err
 			}
-			say := func() {
-				a.sayHowToConnect(&cfg)
-				if tls {
-					a.sayHowToJoin(files, cfg.WorkerListen)
-				}
+		}
+		var files devFiles
+		if tls {
+			if files, err = a.prepareTLS(&f.cfg); err != nil {
+				return err
 			}
-			return a.dev(cmd.Context(), &cfg, log, devpg.Options{Dir: dir, Ephemeral: ephemeral}, say)
-		},
+		}
+		cfg, log, err := f.start(a, cmd)
+		if err != nil {
+			return err
+		}
+		say := func() {
+			a.sayHowToConnect(&cfg)
+			if tls {
+				a.sayHowToJoin(files, cfg.WorkerListen)
+			}
+		}
+		return a.dev(cmd.Context(), &cfg, log, devpg.Options{Dir: dir, Ephemeral: ephemeral}, say)
 	}
 	f.register(a, cmd.Flags())
 	cmd.Flags().StringVar(&dir, "data-dir", "", "directory of the data (default: in the state directory of the user)")

@@ -14,42 +14,43 @@ import (
 )
 
 func (a *app) migrateCommand() *cobra.Command {
-	group := cli.Group("migrate", "Create, upgrade or remove the schema of the database",
+	return cli.Group("migrate", "Create, upgrade or remove the schema of the database",
 		a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
-	for _, cmd := range group.Commands() {
-		a.DatabaseFlag(cmd.Flags())
+}
+
+// onDatabase completes a command that uses the database itself.
+func (a *app) onDatabase(cmd *cobra.Command, do func(ctx context.Context, dsn string) error) *cobra.Command {
+	a.DatabaseFlag(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dsn, err := a.DatabaseURL()
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), dsn)
 	}
-	return group
+	return cmd
 }
 
 func (a *app) migrateUpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "up", Short: "Apply every missing migration",
-		Long: `Applies every missing migration. Several instances may do so concurrently.
-Gives the roles of docs/explanation/security.md their rights if they were created later.`,
-		Example: "  dispatcherd migrate up --database-url postgres://…",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dsn, err := a.DatabaseURL()
-			if err != nil {
-				return err
-			}
-			applied, err := migrations.Up(cmd.Context(), dsn)
-			if err != nil {
-				return err
-			}
-			lines := []string{}
-			for _, v := range applied {
-				lines = append(lines, fmt.Sprintf("applied version %d", v))
-			}
-			if len(applied) == 0 {
-				applied, lines = []int64{}, []string{"nothing to do"}
-			}
-			if err := a.PrintLine("applied", applied, strings.Join(lines, "\n")); err != nil {
-				return err
-			}
-			return a.warnOfMissingRoles(cmd.Context(), dsn)
-		},
-	}
+	return a.onDatabase(cli.New("up", "Apply every missing migration", "  dispatcherd migrate up --database-url postgres://…",
+		`Applies every missing migration. Several instances may do so concurrently.
+Gives the roles of docs/explanation/security.md their rights if they were created later.`), func(ctx context.Context, dsn string) error {
+		applied, err := migrations.Up(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		lines := []string{}
+		for _, v := range applied {
+			lines = append(lines, fmt.Sprintf("applied version %d", v))
+		}
+		if len(applied) == 0 {
+			applied, lines = []int64{}, []string{"nothing to do"}
+		}
+		if err := a.PrintLine("applied", applied, "%s", strings.Join(lines, "\n")); err != nil {
+			return err
+		}
+		return a.warnOfMissingRoles(ctx, dsn)
+	})
 }
 
 // warnOfMissingRoles names the roles that no migration could create.
@@ -70,59 +71,44 @@ func (a *app) warnOfMissingRoles(ctx context.Context, dsn string) error {
 
 func (a *app) migrateDownCommand() *cobra.Command {
 	var yes bool
-	cmd := &cobra.Command{
-		Use: "down", Short: "Remove the schema with all jobs",
-		Long: `Removes the schema dispatcherd, even if another build has created it. This deletes all jobs,
+	cmd := cli.New("down", "Remove the schema with all jobs", "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
+		`Removes the schema dispatcherd, even if another build has created it. This deletes all jobs,
 schedules and limits. It also removes everything that depends on the schema, such as views in
 other schemas. The roles remain. Without --yes the command asks first. Without a terminal it
-needs --yes.`,
-		Example: "  dispatcherd migrate down\n  dispatcherd migrate down --yes",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dsn, err := a.DatabaseURL()
-			if err != nil {
-				return err
-			}
-			if !yes {
-				if err := a.Agree(cmd.Context(), "remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
-					return err
-				}
-			}
-			removed, err := migrations.Down(cmd.Context(), dsn)
-			if err != nil {
-				return err
-			}
-			line := "nothing to do"
-			if removed {
-				line = "removed the schema dispatcherd"
-			}
-			return a.PrintLine("removed", removed, line)
-		},
-	}
+needs --yes.`)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	cli.OnlyOnCommandLine(cmd.Flags())
-	return cmd
+	return a.onDatabase(cmd, func(ctx context.Context, dsn string) error {
+		if !yes {
+			if err := a.Agree(ctx, "remove the schema dispatcherd with all jobs, schedules and limits", "--yes"); err != nil {
+				return err
+			}
+		}
+		removed, err := migrations.Down(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		line := "nothing to do"
+		if removed {
+			line = "removed the schema dispatcherd"
+		}
+		return a.PrintLine("removed", removed, "%s", line)
+	})
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Short: "List the migrations and which of them are applied",
-		Long:    "Lists the migrations of this build. Exits 1 if one of them is not applied.",
-		Example: "  dispatcherd migrate status\n  dispatcherd migrate status -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dsn, err := a.DatabaseURL()
-			if err != nil {
-				return err
-			}
-			steps, err := migrations.Status(cmd.Context(), dsn)
-			if err != nil {
-				return err
-			}
-			if err := a.printStatus(steps); err != nil {
-				return err
-			}
-			return a.warnOfMissingRoles(cmd.Context(), dsn)
-		},
-	}
+	return a.onDatabase(cli.New("status", "List the migrations and which of them are applied",
+		"  dispatcherd migrate status\n  dispatcherd migrate status -o json",
+		"Lists the migrations of this build. Exits 1 if one of them is not applied."), func(ctx context.Context, dsn string) error {
+		steps, err := migrations.Status(ctx, dsn)
+		if err != nil {
+			return err
+		}
+		if err := a.printStatus(steps); err != nil {
+			return err
+		}
+		return a.warnOfMissingRoles(ctx, dsn)
+	})
 }
 
 func (a *app) printStatus(steps []migrations.Migration) error {

@@ -21,47 +21,43 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	var migrate bool
-	cmd := &cobra.Command{
-		Use:         "serve",
-		Short:       "Run the dispatcher on your Postgres",
-		Annotations: map[string]string{cli.NoteLogs: "yes"},
-		Long: `Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
+	cmd := cli.New("serve", "Run the dispatcher on your Postgres", `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
+  DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
+  dispatcherd serve --weights ageing=32   # a priority unit is worth 32 s of waiting, not 64`,
+		`Runs the dispatcher until SIGINT or SIGTERM. Then it starts no more jobs and waits up to
 --grace for running jobs. Workers continue the jobs that have not ended by then for up to --resume,
 and offer them to the next dispatcher on the socket. A second signal ends the dispatcher at once,
 as kill -9 does. No job is lost: a dispatcher that starts on the same socket of the same host takes
 the jobs over at once, and dispatchers on other hosts do so after --lease.
-SIGHUP reads the files of --api-tokens and --tls-* again; this also happens when they change.`,
-		Example: `  dispatcherd serve --database-url postgres://dispatcherd@db/app --migrate
-  DATABASE_URL=postgres://… dispatcherd serve --worker-socket /run/dispatcherd/worker.sock
-  dispatcherd serve --weights ageing=32   # a priority unit is worth 32 s of waiting, not 64`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			hangups := make(chan os.Signal, 1)
-			signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process
-			defer signal.Stop(hangups)
-			cfg, log, err := f.start(a, cmd)
-			if err != nil {
+SIGHUP reads the files of --api-tokens and --tls-* again; this also happens when they change.`)
+	cmd.Annotations = map[string]string{cli.NoteLogs: "yes"}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP) // first: an unhandled SIGHUP ends the process
+		defer signal.Stop(hangups)
+		cfg, log, err := f.start(a, cmd)
+		if err != nil {
+			return err
+		}
+		if cfg.DSN, err = a.DatabaseURL(); err != nil {
+			return err
+		}
+		cfg.Reload = hangups
+		cfg.Supervisor.Notify = func(message string) (bool, error) { return systemd.SdNotify(false, message) }
+		cfg.Supervisor.Watchdog, _ = systemd.SdWatchdogEnabled(false) // without a valid limit there is no watchdog
+		if cfg.Inherited, err = daemon.InheritedSockets(); err != nil {
+			return exit.Usagef("%w", err)
+		}
+		if migrate {
+			if err := migrateFirst(cmd.Context(), cfg.DSN); err != nil {
 				return err
 			}
-			if cfg.DSN, err = a.DatabaseURL(); err != nil {
-				return err
-			}
-			cfg.Reload = hangups
-			cfg.Supervisor.Notify = func(message string) (bool, error) { return systemd.SdNotify(false, message) }
-			cfg.Supervisor.Watchdog, _ = systemd.SdWatchdogEnabled(false) // without a valid limit there is no watchdog
-			if cfg.Inherited, err = daemon.InheritedSockets(); err != nil {
-				return exit.Usagef("%w", err)
-			}
-			if migrate {
-				if err := migrateFirst(cmd.Context(), cfg.DSN); err != nil {
-					return err
-				}
-			}
-			d, err := daemon.Start(cmd.Context(), cfg, log)
-			if err != nil {
-				return err
-			}
-			return d.Run(cmd.Context())
-		},
+		}
+		d, err := daemon.Start(cmd.Context(), cfg, log)
+		if err != nil {
+			return err
+		}
+		return d.Run(cmd.Context())
 	}
 	f.register(a, cmd.Flags())
 	a.DatabaseFlag(cmd.Flags())

@@ -60,11 +60,9 @@ func (v buildVersion) String() string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version",
-		Example: "  dispatcherd version\n  dispatcherd version -o json",
-		RunE:    func(*cobra.Command, []string) error { return a.printVersion() },
-	}
+	cmd := cli.New("version", "Print the version", "  dispatcherd version\n  dispatcherd version -o json")
+	cmd.RunE = func(*cobra.Command, []string) error { return a.printVersion() }
+	return cmd
 }
 
 // versionFlag adds --version to the root. Cobra's own flag would use a template (see
@@ -83,5 +81,5 @@ func (a *app) versionFlag(root *cobra.Command) {
 
 func (a *app) printVersion() error {
 	v := readVersion()
-	return a.PrintLine("version", v, v.String())
+	return a.PrintLine("version", v, "%s", v)
 }

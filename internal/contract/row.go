@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -58,12 +59,30 @@ type Job struct {
 // Conceal removes what only callers with the right to payloads may read.
 func (j *Job) Conceal() { j.Payload, j.Result, j.Progress, j.Log, j.Errors = nil, nil, nil, nil, nil }
 
+// BadEnd is the end of an attempt that failed.
+type BadEnd struct {
+	Attempt   int        `json:"attempt"`
+	At        time.Time  `json:"at"`
+	Outcome   string     `json:"outcome"`
+	Error     string     `json:"error"`
+	Placement *Placement `json:"placement"` // nil if the attempt did not start
+}
+
+// String says how the attempt ended, without repeating the outcome.
+func (e *BadEnd) String() string {
+	return e.Outcome + ": " + strings.TrimPrefix(e.Error, e.Outcome+": ")
+}
+
+// BadEnds returns the last failures, the latest one last. It leaves out what cannot be parsed, because the result is only displayed.
+func (j *Job) BadEnds() (ends []BadEnd) {
+	_ = json.Unmarshal(j.Errors, &ends)
+	return ends
+}
+
 // LastError returns the message of the latest failure, "" if there is none.
 func (j *Job) LastError() string {
-	var ends []struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(j.Errors, &ends) != nil || len(ends) == 0 {
+	ends := j.BadEnds()
+	if len(ends) == 0 {
 		return ""
 	}
 	return ends[len(ends)-1].Error

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,16 +18,12 @@ runs: a job with the same id.`
 func (a treeCommands) openCommand() *cobra.Command {
 	var b contract.NewBatch
 	var callback string
-	var parent int64
-	cmd := &cobra.Command{
-		Use: "open", Short: "Open a batch and print its id", Long: openLong,
-		Example: `  dispatcherd batch open
-  dispatcherd batch open --name nightly --callback '{"type": "report"}' --run-when ended`,
-	}
+	cmd := New("open", "Open a batch and print its id", `  dispatcherd batch open
+  dispatcherd batch open --name nightly --callback '{"type": "report"}' --run-when ended`, openLong)
 	cmd.Flags().StringVar(&callback, "callback", "", `JSON of the job that runs after all members; "type" is required`)
 	cmd.Flags().StringVar(&b.RunWhen, "run-when", contract.RunWhenDone, "when the callback runs: done, ended or failed")
 	cmd.Flags().StringVar(&b.Name, "name", "", "name, not unique")
-	Number(cmd.Flags(), &parent, "parent", "1", LargestID, "open batch of which the callback is a member")
+	Number(cmd.Flags(), (*int64)(&b.Parent), "parent", "1", LargestID, "open batch of which the callback is a member")
 	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
 		if cmd.Flags().Changed("callback") {
 			b.Callback = []byte(callback)
@@ -39,12 +34,11 @@ func (a treeCommands) openCommand() *cobra.Command {
 		if cmd.Flags().Changed("name") && b.Name == "" {
 			return exit.Usagef(`--name is "": it must have 1 to 128 bytes, or be left out`)
 		}
-		b.Parent = dispatcherd.JobID(parent)
 		id, err := a.client.Flows().Open(ctx, b)
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("batch", map[string]any{"id": id}, fmt.Sprint(id))
+		return a.PrintLine("batch", map[string]any{"id": id}, "%d", id)
 	})
 }
 
@@ -55,8 +49,7 @@ func (a treeCommands) sealCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("sealed", s,
-			fmt.Sprintf("batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled))
+		return a.PrintLine("sealed", s, "batch %d sealed: %d open, %d done, %d failed, %d cancelled", id, s.Open, s.Done, s.Failed, s.Cancelled)
 	})
 }
 

@@ -26,30 +26,28 @@ func (a *Invocation) ConfigCommand() *cobra.Command {
 
 func (a *Invocation) configShowCommand() *cobra.Command {
 	var origin bool
-	cmd := &cobra.Command{
-		Annotations: map[string]string{NoteLogs: "config show fails instead"},
-		Use:         "show [COMMAND…]", Short: "Print the settings of a command and their sources",
-		Long: `Prints the settings that a command would run with (default: serve), secrets masked.
+	cmd := New("show [COMMAND…]", "Print the settings of a command and their sources",
+		"  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
+		`Prints the settings that a command would run with (default: serve), secrets masked.
 
 A flag overrides the environment, which overrides the file, which overrides the
 default. The key in the file is the name of the flag; a table [keep] with the key
 done sets keep-done. The tables [allow], [allow-api] and [timeout] have a key for each
 type, [weights] for each weight. An unknown key is an error of every command. An unknown
-variable DISPATCHERD_… is an error here; other commands report and ignore it.`,
-		Example: "  dispatcherd config show --origin\n  dispatcherd config show worker run -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			settings, err := a.settingsOf(cmd, args)
-			if err != nil {
-				return err
-			}
-			columns, header := 2, "setting, value"
-			if origin {
-				columns, header = 3, header+", origin"
-			}
-			return PrintRows(a, "settings", settings, header, func(s *shownSetting) []any {
-				return []any{s.Name, s.Value, s.Origin}[:columns]
-			})
-		},
+variable DISPATCHERD_… is an error here; other commands report and ignore it.`)
+	cmd.Annotations = map[string]string{NoteLogs: "config show fails instead"}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		settings, err := a.settingsOf(cmd, args)
+		if err != nil {
+			return err
+		}
+		columns, header := 2, "setting, value"
+		if origin {
+			columns, header = 3, header+", origin"
+		}
+		return PrintRows(a, "settings", settings, header, func(s *shownSetting) []any {
+			return []any{s.Name, s.Value, s.Origin}[:columns]
+		})
 	}
 	cmd.Flags().BoolVar(&origin, "origin", false, "print the source of each value")
 	OnlyOnCommandLine(cmd.Flags())

@@ -66,31 +66,23 @@ func (c *Console) printLines(value any) error {
 
 // PrintValue writes a value to the data stream as JSON on one line, in every format.
 func (c *Console) PrintValue(value any) error {
-	text, err := encoded(value)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(c.Out, replaceInvisible(string(text), jsonEscape))
-	return err
-}
-
-// encoded returns a value as JSON with a line break.
-func encoded(value any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return nil, fmt.Errorf("writing JSON: %w", err)
+	err := e.Encode(value)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
 	}
-	return text.Bytes(), nil
+	_, err = io.WriteString(c.Out, replaceInvisible(text.String(), jsonEscape))
+	return err
 }
 
 // PrintLine writes a result in the format of --output: value as JSON under name, or a line of text.
-func (c *Console) PrintLine(name string, value any, text string) error {
+func (c *Console) PrintLine(name string, value any, format string, args ...any) error {
 	if c.JSON() {
 		return c.PrintJSON(name, value)
 	}
-	_, err := fmt.Fprintln(c.Out, Printable(text))
+	_, err := fmt.Fprintln(c.Out, Printable(fmt.Sprintf(format, args...)))
 	return err
 }
 

@@ -26,7 +26,7 @@ func TestNoOutputContainsInvisibleCharacters(t *testing.T) {
 		c := &Invocation{Console: Console{Out: &b, Err: &b}}
 		c.Format = name
 		c.Say("type %s", foreign)
-		require.NoError(t, c.PrintLine("x", foreign, foreign))
+		require.NoError(t, c.PrintLine("x", foreign, "%s", foreign))
 		require.NoError(t, c.PrintValue(foreign))
 		require.NoError(t, PrintRows(c, "x", []string{foreign}, "x", func(value *string) []any { return []any{*value} }))
 		require.NoError(t, PrintFacts(c, "x", new(foreign), func(add Add, value *string) { add("x", "%s", *value) }))

@@ -32,19 +32,18 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 	var length time.Duration
 	var order client.PauseOrder
 	cmd := New("pause TYPE", "Pause a type",
-		"  dispatcherd type pause pdf --for 1h --reason 'the converter is upgraded'\n  dispatcherd type pause pdf --queued")
-	cmd.Long = typePauseLong
+		"  dispatcherd type pause pdf --for 1h --reason 'the converter is upgraded'\n  dispatcherd type pause pdf --queued", typePauseLong)
 	flags := cmd.Flags()
 	flags.BoolVar(&queued, "queued", false, "pause only queued jobs")
 	flags.BoolVar(&requests, "requests", false, "pause only on-demand requests")
 	Number(flags, &length, "for", "1ms", "8784h", "length of the pause (default: until it is resumed)")
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
-		if order.What = contract.PauseAll; queued != requests {
+		switch { // both mean all
+		case queued && !requests:
+			order.What = contract.PauseQueued
+		case requests && !queued:
 			order.What = contract.PauseRequests
-			if queued {
-				order.What = contract.PauseQueued
-			}
 		}
 		if flags.Changed("for") {
 			order.For = new(contract.Duration(length))
@@ -57,7 +56,7 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 			a.warn(p.Warning)
 		}
 		a.sayChange(p.Former, p.Unconfirmed)
-		return a.PrintLine("pause", p, "type "+p.Type+" paused: "+pauseText(&p.Pause))
+		return a.PrintLine("pause", p, "type %s paused: %s", p.Type, pauseText(&p.Pause))
 	})
 }
 
@@ -90,8 +89,13 @@ func (a *Invocation) orderCommand(cmd *cobra.Command, what, did string, give nam
 			return err
 		}
 		a.sayChange("", unconfirmed)
-		return a.PrintLine(did, map[string]string{what: args[0]}, what+" "+args[0]+" "+did)
+		return a.printDone(did, what, what, args[0])
 	})
+}
+
+// printDone says what was done with an object. member names it in JSON.
+func (a *Invocation) printDone(did, what, member, name string) error {
+	return a.PrintLine(did, map[string]string{member: name}, "%s %s %s", what, name, did)
 }
 
 // resumeCommand is the command that resumes a type, worker or dispatcher.
@@ -107,8 +111,8 @@ the default again.`
 func (a *Invocation) typeSetCommand() *cobra.Command {
 	var p client.RetryPolicy
 	cmd := New("set TYPE", "Set how often, and after which waits, failed jobs of a type are retried",
-		"  dispatcherd type set pdf --max-attempts 8 --backoff exponential:1s,2,1h,0.2\n  dispatcherd type set mail --backoff list:1m,10m,1h")
-	cmd.Long = typeSetLong
+		"  dispatcherd type set pdf --max-attempts 8 --backoff exponential:1s,2,1h,0.2\n  dispatcherd type set mail --backoff list:1m,10m,1h",
+		typeSetLong)
 	flags := cmd.Flags()
 	Number(flags, &p.MaxAttempts, "max-attempts", "1", MostAttempts, "failures after which a job is failed for good (default: 5)")
 	flags.StringVar(&p.Backoff, "backoff", "", "wait after a failure (default: exponential by --retry-base and --retry-max)")
@@ -121,7 +125,7 @@ func (a *Invocation) typeSetCommand() *cobra.Command {
 			a.warn(s.Warning)
 		}
 		a.sayChange("", s.Unconfirmed)
-		return a.PrintLine("retries", s, "type "+s.Type+": "+retriesText(&s.RetryPolicy))
+		return a.PrintLine("retries", s, "type %s: %s", s.Type, retriesText(&s.RetryPolicy))
 	})
 }
 
@@ -143,8 +147,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	var wait bool
 	var order client.DrainOrder
 	drain := New("drain WORKER", "Stop placing jobs on a worker",
-		"  dispatcherd worker drain render-1 --wait\n  dispatcherd worker drain 17 --types pdf,excel --reason 'new fonts'")
-	drain.Long = workerDrainLong
+		"  dispatcherd worker drain render-1 --wait\n  dispatcherd worker drain 17 --types pdf,excel --reason 'new fonts'", workerDrainLong)
 	flags := drain.Flags()
 	flags.StringSliceVar(&order.Types, "types", nil, "only these types (default: all)")
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
@@ -164,7 +167,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 				return err
 			}
 		}
-		return a.PrintLine("drain", d, "worker "+d.Worker+" drained"+When(wait, ", and no job runs there"))
+		return a.PrintLine("drain", d, "worker %s drained%s", d.Worker, When(wait, ", and no job runs there"))
 	}
 	var q rest.Names
 	list := List(a, New("drains", "List drained workers by name", "  dispatcherd worker drains\n  dispatcherd worker drains -o jsonl"),
@@ -186,8 +189,7 @@ this dispatcher stay and get jobs as before: "worker list" shows them. It lasts 
 "dispatcher resume" or until the dispatcher is restarted.`
 
 func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
-	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1")
-	cmd.Long = dispatcherDrainLong
+	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1", dispatcherDrainLong)
 	return a.orderCommand(cmd, "dispatcher", "drained", (*client.Client).DrainDispatcher)
 }
 

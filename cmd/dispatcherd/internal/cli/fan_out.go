@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,43 +18,32 @@ id of a batch (docs/how-to/flows.md).`
 
 // FanOutCommand distributes items over workers.
 func (a *Invocation) FanOutCommand() *cobra.Command {
+	var d client.Distribution
 	var priority int
-	var timeout, expected time.Duration
 	per := "worker"
 	var durable bool
-	cmd := &cobra.Command{
-		Use:   "fanout TYPE FILE",
-		Short: "Distribute items over all workers of a type",
-		Long:  fanOutLong,
-		Example: `  dispatcherd fanout thumbnails items.json
-  seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.readPayload(args[1])
-			if err != nil {
-				return err
-			}
-			var items []json.RawMessage
-			if err := json.Unmarshal(text, &items); err != nil {
-				return exit.Usagef("%s contains no JSON array", args[1])
-			}
-			d := client.Distribution{
-				Type:     args[0],
-				PerSlot:  per == "slot",
-				Priority: dispatcherd.Priority(priority),
-				Timeout:  timeout,
-				Expected: expected,
-			}
-			for _, item := range items {
-				d.Items = append(d.Items, item)
-			}
-			return a.fanOut(cmd.Context(), d, durable)
-		},
+	cmd := New("fanout TYPE FILE", "Distribute items over all workers of a type", `  dispatcherd fanout thumbnails items.json
+  seq 9 | jq -s . | dispatcherd fanout thumbnails - --per slot`, fanOutLong)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := a.readPayload(args[1])
+		if err != nil {
+			return err
+		}
+		var items []json.RawMessage
+		if err := json.Unmarshal(text, &items); err != nil {
+			return exit.Usagef("%s contains no JSON array", args[1])
+		}
+		d.Type, d.PerSlot, d.Priority = args[0], per == "slot", dispatcherd.Priority(priority)
+		for _, item := range items {
+			d.Items = append(d.Items, item)
+		}
+		return a.fanOut(cmd.Context(), d, durable)
 	}
 	flags := cmd.Flags()
 	flags.Var(OneOf(&per, "worker", "slot"), "per", "worker or slot: what gets one chunk each")
 	Number(flags, &priority, "priority", "0", "10", "0..10; a larger number is more urgent")
-	Number(flags, &timeout, "timeout", "1ms", "1h", "how long to wait for the answers (default: the dispatcher's, 30s)")
-	Number(flags, &expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt of a chunk probably takes (default: unknown)")
+	Number(flags, &d.Timeout, "timeout", "1ms", "1h", "how long to wait for the answers (default: the dispatcher's, 30s)")
+	Number(flags, &d.Expected, "expected", ShortestAttempt, LongestAttempt, "how long an attempt of a chunk probably takes (default: unknown)")
 	flags.BoolVar(&durable, "durable", false, "insert a batch for the slots of all hosts")
 	a.OverClient(cmd)
 	cmd.ValidArgsFunction = a.completeTypes()
@@ -70,7 +57,7 @@ func (a *Invocation) fanOut(ctx context.Context, d client.Distribution, durable 
 		if err != nil {
 			return a.suggestType(ctx, d.Type, err)
 		}
-		return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, fmt.Sprint(batch))
+		return a.PrintLine("batch", map[string]any{"batch": batch, "chunks": chunks}, "%d", batch)
 	}
 	chunks, err := a.client.Distribute(ctx, d)
 	if err != nil {
@@ -82,18 +69,14 @@ func (a *Invocation) fanOut(ctx context.Context, d client.Distribution, durable 
 			failed++
 		}
 	}
-	if err := a.printChunks(chunks); err != nil || failed == 0 {
-		return err
-	}
-	return exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
-}
-
-// printChunks prints the answers in order.
-func (a *Invocation) printChunks(chunks []client.Chunk) error {
-	return PrintRows(a, "chunks", chunks, "worker, items, state, answer", func(c *client.Chunk) []any {
+	err = PrintRows(a, "chunks", chunks, "worker, items, state, answer", func(c *client.Chunk) []any {
 		if !c.OK {
 			return []any{c.Worker, c.Items, c.Code, c.Error}
 		}
 		return []any{c.Worker, c.Items, "done", string(c.Result)}
 	})
+	if err == nil && failed > 0 {
+		err = exit.Errorf(exit.Negative, "%d of %d chunks failed", failed, len(chunks))
+	}
+	return err
 }

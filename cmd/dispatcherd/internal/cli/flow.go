@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,13 +21,9 @@ A node also has the fields of "job insert" except parent and unique_key. One inv
 rejects the flow.`
 
 func (a treeCommands) insertCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "insert FILE | -",
-		Short:   "Insert the flow of a JSON document",
-		Long:    insertLong,
-		Example: "  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes",
-	}
-	cmd = a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+	cmd := New("insert FILE | -", "Insert the flow of a JSON document",
+		"  dispatcherd flow insert nightly.json\n  generate | dispatcherd flow insert - -o json | jq .flow.nodes", insertLong)
+	a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		document, err := a.ReadFile(args[0], maxDocument)
 		if err == nil {
 			err = CheckJSON("the flow", document)
@@ -40,7 +35,7 @@ func (a treeCommands) insertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("flow", inserted, fmt.Sprint(inserted.ID))
+		return a.PrintLine("flow", inserted, "%d", inserted.ID)
 	})
 	cmd.ValidArgsFunction = nil // files
 	return cmd
@@ -50,33 +45,28 @@ func (a treeCommands) insertCommand() *cobra.Command {
 const maxDocument = 64 << 20
 
 func (a treeCommands) repairCommand() *cobra.Command {
-	return a.onID(&cobra.Command{
-		Use:   "repair",
-		Short: "Count anew how many jobs have not ended, after rows were deleted by hand",
-		Long: "Counts anew how many jobs of a flow or batch have not ended, after rows were deleted by hand.\n" +
-			"Each dispatcher does this by itself ten minutes after its start, and then every 12 hours.\n" +
-			"More than 100,000 open members of a batch are not counted, because that would delay other\nbatches. " +
-			"If dispatchers have set the flow or batch aside because of an error, they try it again.",
-		Example: "  dispatcherd flow repair 17",
-	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+	cmd := New("repair", "Count anew how many jobs have not ended, after rows were deleted by hand", "  dispatcherd flow repair 17",
+		`Counts anew how many jobs of a flow or batch have not ended, after rows were deleted by hand.
+Each dispatcher does this by itself ten minutes after its start, and then every 12 hours.
+More than 100,000 open members of a batch are not counted, because that would delay other
+batches. If dispatchers have set the flow or batch aside because of an error, they try it again.`)
+	return a.onID(cmd, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		b, err := t.Repair(ctx, id)
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("repaired", b, fmt.Sprintf("%s %d: its jobs are counted again", b.Kind, id))
+		return a.PrintLine("repaired", b, "%s %d: its jobs are counted again", b.Kind, id)
 	})
 }
 
 func (a treeCommands) showFlowCommand() *cobra.Command {
-	return a.onID(&cobra.Command{
-		Use:   "show",
-		Short: "Draw the graph of a flow with states and durations",
-		Long: `Draws the graph of a flow. Each node is below the nodes for which it waits. If the graph is too
+	cmd := New("show", "Draw the graph of a flow with states and durations",
+		"  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
+		`Draws the graph of a flow. Each node is below the nodes for which it waits. If the graph is too
 wide to be drawn, the command prints a list of the nodes with their dependencies. The column
 TIME says how long the last attempt of a node took, or has run so far. For a pending node it
-says how long the node could have run already.`,
-		Example: "  dispatcherd flow show 17\n  dispatcherd flow show 17 -o json | jq '.flow.nodes[] | select(.status == \"failed\")'",
-	}, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
+says how long the node could have run already.`)
+	return a.onID(cmd, func(ctx context.Context, t client.Flows, id dispatcherd.JobID) error {
 		f, err := t.Flow(ctx, id)
 		if err != nil {
 			return err

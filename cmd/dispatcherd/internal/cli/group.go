@@ -11,9 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
-// New returns a command: its usage line, what it does, and examples.
-func New(use, short, example string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Example: example}
+// New returns a command: its usage line, what it does in a few words, examples, and what it does in detail if the words do not say it all.
+func New(use, short, example string, long ...string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: example, Long: strings.Join(long, "")}
 }
 
 // Group returns a command that contains others. Without arguments it shows its help, with the

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -42,23 +40,6 @@ func stampOrNone(t *time.Time) string {
 		return ""
 	}
 	return Stamp(*t)
-}
-
-// badEnd is one entry of a job's errors.
-type badEnd struct {
-	Attempt   int                 `json:"attempt"`
-	At        time.Time           `json:"at"`
-	Outcome   string              `json:"outcome"`
-	Error     string              `json:"error"`
-	Placement *contract.Placement `json:"placement"` // nil if the attempt did not start
-}
-
-// badEnds parses a job's errors, the latest last. It skips entries that it cannot parse,
-// because the result is only displayed.
-func badEnds(job *contract.Job) []badEnd {
-	var ends []badEnd
-	_ = json.Unmarshal(job.Errors, &ends)
-	return ends
 }
 
 // shorten shortens a text for a table. It does not divide a rune.

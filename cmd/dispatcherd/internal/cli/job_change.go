@@ -87,7 +87,7 @@ func (a *Invocation) changeAll(ctx context.Context, c jobOperation, f httpapi.Jo
 	if changed < total {
 		a.Say("%s selected, but not changed: ended or started meanwhile, or refused.", Counted(total-changed, "job"))
 	}
-	return a.PrintLine(c.did, map[string]any{"count": changed}, Counted(changed, "job")+" "+c.did)
+	return a.PrintLine(c.did, map[string]any{"count": changed}, "%s %s", Counted(changed, "job"), c.did)
 }
 
 // countAll counts the jobs that a filter selects, in bounded steps. Ages in the filter become times, so that what is changed later is
@@ -183,27 +183,21 @@ func (a *Invocation) eachJob(ctx context.Context, args []string, c jobOperation)
 func (a *Invocation) jobCancelCommand() *cobra.Command {
 	return a.jobChangeCommand(jobOperation{
 		op: contract.CancelJobs, did: "cancelled", statuses: "waiting, pending or running", method: http.MethodDelete,
-	}, &cobra.Command{
-		Short: "Cancel waiting, pending or running jobs",
-		Long: `Cancels jobs. A waiting or pending job is cancelled at once. A running job keeps its status
-until its worker has stopped it. A negative id is an on-demand request ("job requests"). IDs or
-a filter select the jobs; "job list" with the same filter shows them. With a filter, the
-command counts them and asks; without a terminal it needs --yes, or the right --count.`,
-		Example: `  dispatcherd job cancel 17 18
+	}, New("", "Cancel waiting, pending or running jobs", `  dispatcherd job cancel 17 18
   dispatcherd job cancel -3
   dispatcherd job cancel --type pdf --status pending --older-than 24h
   dispatcherd job cancel --type pdf --status pending --count 250`,
-	})
+		`Cancels jobs. A waiting or pending job is cancelled at once. A running job keeps its status
+until its worker has stopped it. A negative id is an on-demand request ("job requests"). IDs or
+a filter select the jobs; "job list" with the same filter shows them. With a filter, the
+command counts them and asks; without a terminal it needs --yes, or the right --count.`))
 }
 
 func (a *Invocation) jobRetryCommand() *cobra.Command {
 	return a.jobChangeCommand(jobOperation{
 		op: contract.RetryJobs, did: "retried", statuses: "failed or cancelled", method: http.MethodPost, path: "/retry",
-	}, &cobra.Command{
-		Short: "Make failed or cancelled jobs pending again",
-		Long: `Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select
-the jobs, as for "job cancel".`,
-		Example: `  dispatcherd job retry 17 18
+	}, New("", "Make failed or cancelled jobs pending again", `  dispatcherd job retry 17 18
   dispatcherd job retry --status failed --type pdf --yes`,
-	})
+		`Makes failed or cancelled jobs pending again, due now and without failures. IDs or a filter select
+the jobs, as for "job cancel".`))
 }

@@ -15,42 +15,30 @@ import (
 )
 
 func (a *Invocation) jobFollowCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "follow ID", Short: "Print the events of a job until it ends",
-		Long: `Reports the status of a job, its progress and partial output until it ends, and prints its
+	return a.onJob(New("follow ID", "Print the events of a job until it ends",
+		"  dispatcherd job follow 17\n  dispatcherd job follow 17 -o jsonl",
+		`Reports the status of a job, its progress and partial output until it ends, and prints its
 result. Output and exit code are those of "request". Progress is only known while the job runs
-on the dispatcher that answers. An interrupt does not cancel the job.`,
-		Example: "  dispatcherd job follow 17\n  dispatcherd job follow 17 -o jsonl",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args, false)
-			if err != nil {
-				return err
-			}
-			result, err := a.client.Follow(cmd.Context(), ids[0], "", a.showEvent)
-			if err != nil {
-				return a.about(ids[0], explainEnd(err))
-			}
-			return a.showResult(result)
-		},
-	}
-	cmd.ValidArgsFunction = a.completeIDs()
-	return cmd
+on the dispatcher that answers. An interrupt does not cancel the job.`), false, func(ctx context.Context, id dispatcherd.JobID) error {
+		result, err := a.client.Follow(ctx, id, "", a.showEvent)
+		if err != nil {
+			return explainEnd(err)
+		}
+		return a.showResult(result)
+	})
 }
 
 func (a *Invocation) jobWaitCommand() *cobra.Command {
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use: "wait ID…", Short: "Wait until jobs have ended",
-		Long: `Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are
-done, else 1.`,
-		Example: "  dispatcherd job wait 17 18 --timeout 5m",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args, false)
-			if err != nil {
-				return err
-			}
-			return a.waitForJobs(cmd.Context(), ids, timeout)
-		},
+	cmd := New("wait ID…", "Wait until jobs have ended", "  dispatcherd job wait 17 18 --timeout 5m",
+		`Waits until all the jobs have ended and prints their statuses. The exit code is 0 if all are
+done, else 1.`)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := jobIDs(args, false)
+		if err != nil {
+			return err
+		}
+		return a.waitForJobs(cmd.Context(), ids, timeout)
 	}
 	Number(cmd.Flags(), &timeout, "timeout", "1ms", Longest, "how long to wait at most (default: no limit)")
 	cmd.ValidArgsFunction = a.completeIDs()

@@ -17,28 +17,28 @@ import (
 )
 
 func (a *Invocation) jobGetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "get ID", Short: "Print all facts about a job",
-		Example:           "  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result",
-		ValidArgsFunction: a.completeIDs(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args, false)
-			if err != nil {
-				return err
-			}
-			job, err := a.getJob(cmd.Context(), ids[0])
+	return a.onJob(New("get ID", "Print all facts about a job",
+		"  dispatcherd job get 17\n  dispatcherd job get 17 -o json | jq .job.result"), false,
+		func(ctx context.Context, id dispatcherd.JobID) error {
+			job, err := Call[contract.Job](ctx, a, http.MethodGet, rest.JobPath(id), nil)
 			if err != nil {
 				return err
 			}
 			return PrintFacts(a, "job", &job, addJob)
-		},
-	}
+		})
 }
 
-// getJob reads a job.
-func (a *Invocation) getJob(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
-	job, err := Call[contract.Job](ctx, a, http.MethodGet, rest.JobPath(id), nil)
-	return job, a.about(id, err)
+// onJob completes a command about the job that its argument names, or with requests also about a request in memory.
+func (a *Invocation) onJob(cmd *cobra.Command, requests bool, do func(ctx context.Context, id dispatcherd.JobID) error) *cobra.Command {
+	cmd.ValidArgsFunction = a.completeIDs()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := jobIDs(args, requests)
+		if err != nil {
+			return err
+		}
+		return a.about(ids[0], do(cmd.Context(), ids[0]))
+	}
+	return cmd
 }
 
 // about explains an error, and names the job that a dispatcher does not have.
@@ -80,9 +80,13 @@ func addJob(add Add, job *contract.Job) {
 	if json.Unmarshal(job.Log, &log) == nil && log != "" {
 		lines("log", "", log)
 	}
-	ends := badEnds(job)
+	ends := job.BadEnds()
 	for _, end := range ends {
-		lines(fmt.Sprintf("attempt %d", end.Attempt), fmt.Sprintf("%s%s ", Stamp(end.At), end.where()), end.text())
+		where := ""
+		if p := end.Placement; p != nil {
+			where = fmt.Sprintf(" on %s slot %d, waited %v, ran %v:", p.Worker, p.Slot, spanOf(p.Waited), spanOf(p.Ran))
+		}
+		lines(fmt.Sprintf("attempt %d", end.Attempt), Stamp(end.At)+where+" ", end.String())
 	}
 	if n := len(ends); n > 0 && job.Status == dispatcherd.Pending && ends[n-1].Placement != nil && ends[n-1].Placement.Backoff != "" {
 		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), ends[n-1].Placement.Backoff)
@@ -123,18 +127,4 @@ func addPlacement(add Add, p *contract.Placement) {
 	add("ran", "%v", spanOf(p.Ran))
 	s := p.Score
 	add("score", "%.0f = base %.0f + age %.0f + rarity %.0f%s", s.Base+s.Age+s.Rarity+s.Brevity, s.Base, s.Age, s.Rarity, brevity(s.Brevity))
-}
-
-// where says where the attempt ran, if it is known.
-func (e *badEnd) where() string {
-	if e.Placement == nil {
-		return ""
-	}
-	p := e.Placement
-	return fmt.Sprintf(" on %s slot %d, waited %v, ran %v:", p.Worker, p.Slot, spanOf(p.Waited), spanOf(p.Ran))
-}
-
-// text returns how the attempt ended, without repeating the outcome.
-func (e *badEnd) text() string {
-	return e.Outcome + ": " + strings.TrimPrefix(e.Error, e.Outcome+": ")
 }

@@ -33,27 +33,23 @@ command inserts nothing and prints the id of that job.`
 func (a *Invocation) jobInsertCommand() *cobra.Command {
 	var skipBad, quiet bool
 	job := pflag.NewFlagSet("", pflag.ContinueOnError) // flags that describe a single job
-	cmd := &cobra.Command{
-		Use:   "insert [FILE | -]",
-		Short: "Insert one job, or a stream of JSON lines",
-		Long:  jobInsertLong,
-		Example: `  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
+	cmd := New("insert [FILE | -]", "Insert one job, or a stream of JSON lines",
+		`  dispatcherd job insert --type pdf --priority 5 --payload '{"page": 1}'
   dispatcherd job insert jobs.jsonl
-  zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) == 0 {
-				return a.insertOne(cmd.Context(), job)
+  zcat jobs.jsonl.gz | dispatcherd job insert --skip-bad -`, jobInsertLong)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if len(args) == 0 {
+			return a.insertOne(cmd.Context(), job)
+		}
+		job.VisitAll(func(flag *pflag.Flag) {
+			if flag.Changed && err == nil {
+				err = exit.Usagef("--%s describes a single job, but %s is a stream of jobs: give one of the two", flag.Name, args[0])
 			}
-			job.VisitAll(func(flag *pflag.Flag) {
-				if flag.Changed && err == nil {
-					err = exit.Usagef("--%s describes a single job, but %s is a stream of jobs: give one of the two", flag.Name, args[0])
-				}
-			})
-			if err != nil {
-				return err
-			}
-			return a.insertStream(cmd.Context(), args[0], skipBad, quiet)
-		},
+		})
+		if err != nil {
+			return err
+		}
+		return a.insertStream(cmd.Context(), args[0], skipBad, quiet)
 	}
 	job.SortFlags = false
 	job.String("type", "", "type that a slot must support")
@@ -94,7 +90,7 @@ func (a *Invocation) insertOne(ctx context.Context, flags *pflag.FlagSet) error 
 		count = 0
 		a.Say("Job %d has the unique key; nothing was inserted.", inserted.ID)
 	}
-	return a.PrintLine("inserted", map[string]any{"count": count, "ids": []dispatcherd.JobID{inserted.ID}}, fmt.Sprint(inserted.ID))
+	return a.PrintLine("inserted", map[string]any{"count": count, "ids": []dispatcherd.JobID{inserted.ID}}, "%d", inserted.ID)
 }
 
 // jobFromFlags returns the JSON object of the job. The dispatcher checks the values.
@@ -209,7 +205,7 @@ func (a *Invocation) insertStream(ctx context.Context, name string, skipBad, qui
 	count, text := uploaded.Inserted, Counted(uploaded.Inserted, "job")+" inserted"
 	value := map[string]any{"count": count, "skipped": uploaded.Bad}
 	if quiet || count == 0 {
-		return a.PrintLine("inserted", value, text)
+		return a.PrintLine("inserted", value, "%s", text)
 	}
 	if value["ids"] = uploaded.IDs; a.JSON() {
 		return a.PrintJSON("inserted", value)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -17,29 +16,14 @@ import (
 func (a *Invocation) jobListCommand() *cobra.Command {
 	var f jobFilter
 	var q httpapi.JobQuery
-	cmd := &cobra.Command{
-		Use: "list", Short: "List jobs, the newest first",
-		Example: `  dispatcherd job list --status failed --type pdf
+	cmd := List(a, New("list", "List jobs, the newest first", `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --status pending --waited-longer-than 10m
   dispatcherd job list --ended-since 1h --worker render-1 --error timeout
-  dispatcherd job list -o jsonl`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.Filter = f.filter()
-			return a.listJobs(cmd.Context(), q)
-		},
-	}
+  dispatcherd job list -o jsonl`), "/v1/jobs", &q, &q.Query,
+		"id, type, status, priority, worker, waited, ran, failures, ended at, keys, last error", listRow, "No job matches.")
+	cmd.PreRun = func(*cobra.Command, []string) { q.Filter = f.filter() }
 	f.register(a, cmd, "waiting, pending, running, done, failed or cancelled")
-	PageFlags(cmd, &q.Query, "jobs")
 	return cmd
-}
-
-func (a *Invocation) listJobs(ctx context.Context, q httpapi.JobQuery) error {
-	page, err := Page[contract.JobPage](ctx, a, "/v1/jobs", q)
-	if err != nil {
-		return err
-	}
-	const header = "id, type, status, priority, worker, waited, ran, failures, ended at, keys, last error"
-	return PrintPage(a, "jobs", page.Page, header, listRow, "No job matches.")
 }
 
 // listRow is a job's line in the table.

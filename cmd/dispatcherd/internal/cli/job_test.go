@@ -9,12 +9,12 @@ import (
 )
 
 func TestOutcomeIsNamedOnce(t *testing.T) {
-	require.Equal(t, "retry: the sheet is locked", (&badEnd{Outcome: "retry", Error: "the sheet is locked"}).text())
-	require.Equal(t, "quarantined: 3 workers died", (&badEnd{Outcome: "quarantined", Error: "quarantined: 3 workers died"}).text())
+	require.Equal(t, "retry: the sheet is locked", (&contract.BadEnd{Outcome: "retry", Error: "the sheet is locked"}).String())
+	require.Equal(t, "quarantined: 3 workers died", (&contract.BadEnd{Outcome: "quarantined", Error: "quarantined: 3 workers died"}).String())
 }
 
 func TestJobWithUnreadableErrorsIsPrinted(t *testing.T) {
-	require.Empty(t, badEnds(&contract.Job{Errors: []byte(`{"old": "form"}`)}))
+	require.Empty(t, (&contract.Job{Errors: []byte(`{"old": "form"}`)}).BadEnds())
 	require.Equal(t, "äö…", shorten("äöüß", 3))
 	require.Equal(t, "äöü", shorten("äöü", 3))
 }

@@ -25,35 +25,29 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 	var r client.Request
 	var priority int
 	var file string
-	cmd := &cobra.Command{
-		Use:   "request TYPE [PAYLOAD | -]",
-		Short: "Run a job now and wait for its result",
-		Long:  requestLong,
-		Example: `  dispatcherd request pdf '{"page": 1}'
+	cmd := New("request TYPE [PAYLOAD | -]", "Run a job now and wait for its result", `  dispatcherd request pdf '{"page": 1}'
   dispatcherd request pdf --payload-file page.json --timeout 2m --wait-for-worker 10s
-  echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 2 && cmd.Flags().Changed("payload-file") {
-				return exit.Usagef("PAYLOAD and --payload-file both give the payload: give one of the two")
-			}
-			r.Type, r.Priority = args[0], dispatcherd.Priority(priority)
-			var payload json.RawMessage
-			var err error
-			switch {
-			case len(args) == 2 && args[1] != "-":
-				payload, err = checkedJSON([]byte(args[1]))
-			case len(args) == 2 || file != "":
-				payload, err = a.readPayload(cmp.Or(file, "-"))
-			}
-			if err != nil {
-				return err
-			}
-			if payload != nil {
-				r.Payload = payload
-			}
-			r.LocalOnly = cmd.Flags().Changed("durable") && !r.Durable
-			return a.request(cmd.Context(), r)
-		},
+  echo '{"page": 1}' | dispatcherd request pdf - -o jsonl`, requestLong)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if len(args) == 2 && cmd.Flags().Changed("payload-file") {
+			return exit.Usagef("PAYLOAD and --payload-file both give the payload: give one of the two")
+		}
+		r.Type, r.Priority = args[0], dispatcherd.Priority(priority)
+		switch {
+		case len(args) == 2 && args[1] != "-":
+			r.Payload, err = checkedJSON([]byte(args[1]))
+		case len(args) == 2 || file != "":
+			r.Payload, err = a.readPayload(cmp.Or(file, "-"))
+		}
+		if err != nil {
+			return err
+		}
+		r.LocalOnly = cmd.Flags().Changed("durable") && !r.Durable
+		result, err := a.client.Stream(cmd.Context(), r, a.showEvent)
+		if err != nil {
+			return a.suggestType(cmd.Context(), r.Type, err)
+		}
+		return a.showResult(result)
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&file, "payload-file", "", "file with the payload; - is standard input")
@@ -74,15 +68,6 @@ func (a *Invocation) RequestCommand() *cobra.Command {
 		return types(cmd, args, begun)
 	}
 	return cmd
-}
-
-// request makes the request, reports its events, and prints its result.
-func (a *Invocation) request(ctx context.Context, r client.Request) error {
-	result, err := a.client.Stream(ctx, r, a.showEvent)
-	if err != nil {
-		return a.suggestType(ctx, r.Type, err)
-	}
-	return a.showResult(result)
 }
 
 // showResult prints the result of a job that is done.

@@ -14,8 +14,13 @@ import (
 func (a *Invocation) ScheduleCommand() *cobra.Command {
 	return a.APIGroup("schedule", "List, set, explain, pause, resume or run schedules of jobs", a.scheduleListCommand(),
 		a.scheduleShowCommand(), a.scheduleNextCommand(), a.scheduleSetCommand(), a.scheduleApplyCommand(),
-		a.scheduleRemoveCommand(), a.schedulePauseCommand(),
-		a.scheduleResumeCommand(), a.scheduleRunCommand(), a.scheduleBackfillCommand())
+		a.scheduleChangeCommand("removed", client.Schedules.Remove, New("rm NAME", "Remove a schedule; its runs end normally",
+			"  dispatcherd schedule rm nightly")),
+		a.scheduleChangeCommand("paused", client.Schedules.Pause, New("pause NAME", "Pause a schedule; no occasion is missed meanwhile",
+			"  dispatcherd schedule pause nightly")),
+		a.scheduleChangeCommand("resumed", client.Schedules.Resume, New("resume NAME", "Resume a paused schedule",
+			"  dispatcherd schedule resume nightly")),
+		a.scheduleRunCommand(), a.scheduleBackfillCommand())
 }
 
 const scheduleSetLong = `Creates a schedule, or changes columns of it (docs/how-to/schedules.md). An empty VALUE means the
@@ -24,11 +29,10 @@ default. The default kind is cron, which needs spec. The columns:
 `
 
 func (a *Invocation) scheduleSetCommand() *cobra.Command {
-	return a.OnAPI(&cobra.Command{
-		Use: "set NAME COLUMN=VALUE…", Short: "Create or change a schedule", Long: scheduleSetLong + schedule.DescribeColumns(),
-		Example: `  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
-  dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`,
-	}, func(ctx context.Context, args []string) error {
+	cmd := New("set NAME COLUMN=VALUE…", "Create or change a schedule",
+		`  dispatcherd schedule set nightly spec='30 2 * * *' time_zone=Europe/Berlin type=report
+  dispatcherd schedule set sweep kind=interval every=10m type=sweep payload='{"depth": 2}'`, scheduleSetLong, schedule.DescribeColumns())
+	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		return a.setSchedule(ctx, a.client.Schedules(), args[0], args[1:])
 	})
 }
@@ -58,7 +62,7 @@ func (a *Invocation) setSchedule(ctx context.Context, s client.Schedules, name s
 	if v, err = s.Get(ctx, name); err != nil {
 		return err
 	}
-	return a.PrintLine("schedule", v, "schedule "+name+" "+did)
+	return a.PrintLine("schedule", v, "schedule %s %s", name, did)
 }
 
 // scheduleChangeCommand is a command that changes the schedule that it names.
@@ -71,21 +75,6 @@ func (a *Invocation) scheduleChangeCommand(
 		if err := change(a.client.Schedules(), ctx, args[0]); err != nil {
 			return err
 		}
-		return a.PrintLine(did, map[string]string{"name": args[0]}, "schedule "+args[0]+" "+did)
+		return a.printDone(did, "schedule", "name", args[0])
 	})
-}
-
-func (a *Invocation) scheduleRemoveCommand() *cobra.Command {
-	return a.scheduleChangeCommand("removed", client.Schedules.Remove, New("rm NAME", "Remove a schedule; its runs end normally",
-		"  dispatcherd schedule rm nightly"))
-}
-
-func (a *Invocation) schedulePauseCommand() *cobra.Command {
-	return a.scheduleChangeCommand("paused", client.Schedules.Pause, New("pause NAME", "Pause a schedule; no occasion is missed meanwhile",
-		"  dispatcherd schedule pause nightly"))
-}
-
-func (a *Invocation) scheduleResumeCommand() *cobra.Command {
-	return a.scheduleChangeCommand("resumed", client.Schedules.Resume, New("resume NAME", "Resume a paused schedule",
-		"  dispatcherd schedule resume nightly"))
 }

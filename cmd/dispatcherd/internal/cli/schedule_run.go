@@ -36,7 +36,7 @@ func (a *Invocation) runNow(ctx context.Context, s client.Schedules, name, key s
 	if err != nil {
 		return err
 	}
-	return a.PrintLine("run", made, madeText(&made, key))
+	return a.PrintLine("run", made, "%s", madeText(&made, key))
 }
 
 // madeText says what became of a tick on request.
@@ -81,7 +81,7 @@ func (a *Invocation) scheduleBackfillCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("backfill", counts, countsText(counts))
+		return a.PrintLine("backfill", counts, "%s", countsText(counts))
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -126,10 +125,8 @@ func (a *Invocation) scheduleNextCommand() *cobra.Command {
 	n := 10
 	cmd := New("next NAME", "Print the next occasions in UTC and local time, with changes of the wall clock",
 		"  dispatcherd schedule next nightly -n 5")
-	count := pflag.NewFlagSet("", pflag.ContinueOnError)
-	Number(count, &n, "count", "1", "1000", "occasions")
-	count.Lookup("count").Shorthand = "n"
-	cmd.Flags().AddFlagSet(count)
+	cmd.Flags().IntVarP(&n, "count", "n", n, "occasions")
+	bind(cmd.Flags().Lookup("count"), "1", "1000")
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
 		v, err := a.client.Schedules().Get(ctx, args[0])
 		if err != nil {

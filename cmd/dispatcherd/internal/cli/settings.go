@@ -25,7 +25,6 @@ func OnlyOnCommandLine(flags *pflag.FlagSet) {
 func (a *Invocation) RegisterFlags(flags *pflag.FlagSet) {
 	a.Format = "table"
 	a.API.Socket = a.FindSocket("api.sock")
-	a.API.Socket = a.FindSocket("api.sock")
 	flags.Var(Socket(&a.API.Socket, new(workerproto.Access)), "api-socket", "the API socket of the dispatcher to ask")
 	flags.StringVar(&a.API.URL, "api", "", "API on TCP, such as http://127.0.0.1:8088, instead of --api-socket")
 	flags.Var(Text("secret", &a.API.Token, masked), "api-token", "bearer token for --api; safer as a variable, or as --api-token-file")

@@ -101,7 +101,7 @@ func (a treeCommands) cancelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.PrintLine("cancelled", c, fmt.Sprintf("%s %d cancelled: %s ended", a.kind, id, Counted(c.Cancelled, "job"))+
+		return a.PrintLine("cancelled", c, "%s %d cancelled: %s ended%s", a.kind, id, Counted(c.Cancelled, "job"),
 			When(c.Running > 0, ", the workers of %s are asked to stop", Counted(c.Running, "running job")))
 	})
 }
@@ -117,9 +117,9 @@ func (a treeCommands) retryCommand() *cobra.Command {
 			return err
 		}
 		if r.Changed == 0 && r.Skipped == 0 {
-			return a.PrintLine("retried", r, fmt.Sprintf("%s %d: no job has failed or was cancelled, so nothing changed", a.kind, id))
+			return a.PrintLine("retried", r, "%s %d: no job has failed or was cancelled, so nothing changed", a.kind, id)
 		}
-		return a.PrintLine("retried", r, fmt.Sprintf("%s %d: %s retried", a.kind, id, Counted(r.Changed, "job"))+
+		return a.PrintLine("retried", r, "%s %d: %s retried%s", a.kind, id, Counted(r.Changed, "job"),
 			When(r.Skipped > 0, "; left out: %s", strings.Join(r.Why, "; ")))
 	})
 }
@@ -127,18 +127,12 @@ func (a treeCommands) retryCommand() *cobra.Command {
 // checkKind returns an error unless an id is that of a batch or flow as the command group says.
 func (a treeCommands) checkKind(ctx context.Context, t client.Flows, id dispatcherd.JobID, command string) error {
 	b, err := t.Get(ctx, id)
-	switch {
-	case err != nil || b.Kind == a.kind:
+	if err != nil || b.Kind == a.kind {
 		return err
-	case b.Kind == contract.ChildrenKind:
-		return exit.Errorf(
-			exit.NotFound,
-			"%d is the id of a job with children, not of a %s: use 'dispatcherd job %s %d'",
-			id,
-			a.kind,
-			command,
-			id,
-		)
 	}
-	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, b.Kind, a.kind, b.Kind, command, id)
+	what, group := b.Kind, b.Kind
+	if what == contract.ChildrenKind {
+		what, group = "job with children", "job"
+	}
+	return exit.Errorf(exit.NotFound, "%d is the id of a %s, not of a %s: use 'dispatcherd %s %s %d'", id, what, a.kind, group, command, id)
 }
