@@ -89,17 +89,7 @@ func (s *Store) sendAdoption(
 	req *contract.AdoptRequest,
 	me int32,
 ) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
-	n := len(part)
-	ids, attempts := make([]int64, n), make([]int32, n)
-	from, to := make([]int64, n), make([]int64, n)
-	for i, p := range part {
-		ids[i], attempts[i], from[i], to[i] = int64(p.ID), int32(p.Attempt), int64(p.From), int64(p.To)
-	}
-	all, sessions := make([]int64, len(req.Jobs)), make([]int64, len(req.Jobs))
-	for i, p := range req.Jobs {
-		all[i], sessions[i] = int64(p.ID), int64(p.To)
-	}
-	rows, err := conn.Query(ctx, "adopt", ids, attempts, from, to, Fold(req.Token), me, s.config.Identity.Incarnation, all, sessions)
+	rows, err := conn.Query(ctx, "adopt", part, Fold(req.Token), me, s.config.Identity.Incarnation, req.Jobs)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -496,9 +496,9 @@ func TestFinishOfAFormerOwnerIsStale(t *testing.T) {
 			require.Equal(t, []dispatcherd.JobID{id}, finish(t, b, contract.Finish{ID: id, Attempt: 1, Outcome: o}),
 				"an earlier attempt of the right dispatcher")
 		}
-		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: []byte(`1`)}}))
+		require.NoError(t, a.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 1, JSON: `1`}}))
 		require.Empty(t, w.get(t, id).Progress)
-		require.NoError(t, b.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 2, JSON: []byte(`0.5`)}}))
+		require.NoError(t, b.Progress(t.Context(), []claim.Progress{{ID: id, Attempt: 2, JSON: `0.5`}}))
 		require.Equal(t, "0.5", string(w.get(t, id).Progress))
 		require.Empty(t, finish(t, b, contract.Finish{ID: id, Attempt: 2}))
 		require.Equal(t, dispatcherd.Done, w.get(t, id).Status)

@@ -29,7 +29,7 @@ const (
 
 const (
 	saveDurationsSQL = `INSERT INTO dispatcherd.durations AS d (dispatcher, type, class, n, s)
-		SELECT $1, type, class, n, s FROM unnest($2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) AS r (type, class, n, s)
+		SELECT $1, "Type", "Class" - 1, "N", "S" FROM jsonb_to_recordset($2) AS r ("Type" text, "Class" smallint, "N" bigint, "S" bigint)
 		ON CONFLICT (dispatcher, type, class) DO UPDATE SET n = excluded.n, s = excluded.s, learned_at = now()`
 	readDurationsSQL = `SELECT type, class, dispatcher = $1 AS own, sum(n)::bigint, sum(s)::bigint FROM dispatcherd.durations
 		WHERE learned_at > now() - interval '` + durationsAge + `' AND class BETWEEN -1 AND 7 AND n BETWEEN 0 AND 65536
@@ -51,13 +51,8 @@ func (d Durations) HasNamesake(ctx context.Context, me int32) (has bool, err err
 func (d Durations) Share(ctx context.Context, learned []contract.Durations) (own, others []contract.Durations, err error) {
 	ctx, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
-	types, classes := make([]string, len(learned)), make([]int16, len(learned))
-	ns, sums := make([]int64, len(learned)), make([]int64, len(learned))
-	for i, l := range learned {
-		types[i], classes[i], ns[i], sums[i] = l.Type, int16(l.Class)-1, l.N, l.S
-	}
 	if len(learned) > 0 {
-		if _, err := d.DB.Exec(ctx, saveDurationsSQL, d.Name, types, classes, ns, sums); err != nil {
+		if _, err := d.DB.Exec(ctx, saveDurationsSQL, d.Name, learned); err != nil {
 			return nil, nil, fmt.Errorf("write the learned durations: %w", err)
 		}
 		if _, err := d.DB.Exec(ctx, expireDurationsSQL); err != nil {

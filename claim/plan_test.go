@@ -150,13 +150,14 @@ func TestReleaseOfASweepScansNoTable(t *testing.T) {
 	const n = 20_000
 	fill(t, db, n, 1, 1)
 	exec(t, db, `UPDATE dispatcherd.jobs_live SET status = 'running', dispatcher = 77, token = 5, attempt = 1`)
-	ids, attempts, tokens := make([]int64, n), make([]int32, n), make([]int64, n)
-	for i := range ids {
-		ids[i], attempts[i], tokens[i] = int64(i+1), 1, 5
+	type row struct{ ID, Attempt, Token int64 }
+	rows := make([]row, n)
+	for i := range rows {
+		rows[i] = row{int64(i + 1), 1, 5}
 	}
 	var raw []byte
 	err := open(t, claim.Config{DSN: dsn}).OnSweep(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), ids, attempts, tokens, "lost").
+		return conn.QueryRow(ctx, `EXPLAIN (FORMAT JSON) `+claim.Statements()["release"], int32(77), rows, "lost").
 			Scan(&raw)
 	})
 	require.NoError(t, err)

@@ -11,18 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// releaseSQL makes running rows of dispatcher $1 pending: $2 ids, $3 attempts, $4 tokens, $5
-// the reason. A row with another attempt or token was
+// releaseSQL makes the ownRows $2 of dispatcher $1 pending, because of $3. A row with another attempt or token was
 // claimed again meanwhile. Locked rows are left to a later statement. If the dispatcher is
 // lost and did not leave regularly, the attempts count as crashes.
 const releaseSQL = `
 WITH item AS (
 	SELECT CASE WHEN lost_at IS NULL THEN 'released' ELSE 'crashed' END AS outcome,
-		CASE WHEN leaving THEN '' ELSE $5::text END AS error,
+		CASE WHEN leaving THEN '' ELSE $3::text END AS error,
 		(lost_at IS NOT NULL AND NOT leaving)::int AS crash
 	FROM dispatcherd.dispatchers WHERE id = $1::int
 ), locked AS MATERIALIZED (
-	SELECT j.ctid FROM unnest($2::bigint[], $3::int[], $4::bigint[]) AS i (id, attempt, token)
+	SELECT j.ctid FROM ROWS FROM (json_to_recordset($2) AS ("ID" bigint, "Attempt" int, "Token" bigint)) AS i (id, attempt, token)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + ` AND j.token = i.token
 	WHERE j.dispatcher = $1 AND j.status = 'running' ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), back AS (
@@ -130,12 +129,8 @@ func (s *Store) releaseRows(
 	until time.Time,
 ) (released []dispatcherd.JobID, err error) {
 	send := func(part []ownRow) error {
-		ids, attempts, tokens := make([]int64, len(part)), make([]int32, len(part)), make([]int64, len(part))
-		for i, row := range part {
-			ids[i], attempts[i], tokens[i] = int64(row.ID), row.Attempt, row.Token
-		}
 		var some []dispatcherd.JobID
-		if err := conn.QueryRow(ctx, releaseSQL, of, ids, attempts, tokens, why).Scan(&some); err != nil {
+		if err := conn.QueryRow(ctx, releaseSQL, of, part, why).Scan(&some); err != nil {
 			return err // the rows may arrive although the commit fails
 		}
 		released = append(released, some...)

@@ -195,7 +195,7 @@ func TestRowThatATriggerRefusesDoesNotStopOtherProgressReports(t *testing.T) {
 	refuse(t, db, "UPDATE", "jobs_live", "P0001", 42)
 	var reports []claim.Progress
 	for i := range items {
-		reports = append(reports, claim.Progress{ID: items[i].ID, Attempt: 1, JSON: []byte(`1`)})
+		reports = append(reports, claim.Progress{ID: items[i].ID, Attempt: 1, JSON: `1`})
 	}
 	require.NoError(t, s.Progress(t.Context(), reports))
 	require.Equal(t, 99, one[int](t, db, `SELECT count(*) FROM dispatcherd.jobs_live WHERE progress IS NOT NULL`))
@@ -209,7 +209,7 @@ func TestRefusedProgressDoesNotPauseARelease(t *testing.T) {
 	db := connect(t, dsn)
 	s, _, _ := claimed(t, dsn, db, 1)
 	refuse(t, db, "UPDATE", "jobs_live", "P0001", 1)
-	require.NoError(t, s.Progress(t.Context(), []claim.Progress{{ID: 1, Attempt: 1, JSON: []byte(`1`)}}))
+	require.NoError(t, s.Progress(t.Context(), []claim.Progress{{ID: 1, Attempt: 1, JSON: `1`}}))
 	require.Contains(t, s.WhyAside(1), "refused by the test")
 	exec(t, db, `DELETE FROM public.refused`)
 	n, err := s.Leave(t.Context())

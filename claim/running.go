@@ -12,16 +12,17 @@ import (
 type Progress struct {
 	ID      dispatcherd.JobID
 	Attempt dispatcherd.Attempt
-	JSON    []byte
+	JSON    string
 }
 
-// progressSQL writes progress: $1 ids, $2 attempts, $3 values, $4 this dispatcher. It
+// progressSQL writes the Progress $1 of jobs of dispatcher $2. It
 // locks rows in the order of id + 0. File statements.go explains this order.
 const progressSQL = `
 WITH item AS MATERIALIZED (
-	SELECT j.ctid AS at, i.value FROM unnest($1::bigint[], $2::int[], $3::text[]) AS i (id, attempt, value)
+	SELECT j.ctid AS at, i.value
+	FROM ROWS FROM (json_to_recordset($1) AS ("ID" bigint, "Attempt" int, "JSON" text)) AS i (id, attempt, value)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + `
-	WHERE j.dispatcher = $4::int AND j.status = 'running'
+	WHERE j.dispatcher = $2::int AND j.status = 'running'
 	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE dispatcherd.jobs_live j SET progress = i.value::json FROM item i
@@ -39,11 +40,7 @@ func (s *Store) Progress(ctx context.Context, items []Progress) error {
 			time.Now().Add(releaseTime),
 			func(p Progress) dispatcherd.JobID { return p.ID },
 			func(part []Progress) error {
-				ids, attempts, values := make([]int64, len(part)), make([]int32, len(part)), make([]string, len(part))
-				for i, p := range part {
-					ids[i], attempts[i], values[i] = int64(p.ID), int32(p.Attempt), string(p.JSON)
-				}
-				tag, err := conn.Exec(ctx, progressSQL, ids, attempts, values, s.me.Load())
+				tag, err := conn.Exec(ctx, progressSQL, part, s.me.Load())
 				n += int(tag.RowsAffected())
 				return err
 			},

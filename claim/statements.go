@@ -409,19 +409,17 @@ const ofLane = `
 // running are the transactions in progress.
 const running = `ARRAY (SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND granted)`
 
-// adoptSQL takes over rows that still run under the offered attempts: $1 ids, $2
-// attempts, $3 the fingerprints of the sessions in which the executions began, $4 the
-// fingerprints to be recorded, $5 token, $6 and $7 this dispatcher and its incarnation, $8
-// and $9 ids and fingerprints of all parts of the request.
+// adoptSQL takes over rows that still run under the attempts of the ResumeOffers $1: $2
+// token, $3 and $4 this dispatcher and its incarnation, $5 the offers of all parts of the request.
 // The former dispatcher may be alive: its later reports are stale.
 //
 // A claim records the session of each job, and the row contains the token of its
 // claim. So a worker can only resume what was sent to a session whose nonce it knows.
-// Rows that already contain token $5 were taken by an earlier copy of the request.
+// Rows that already contain token $2 were taken by an earlier copy of the request.
 // The statement skips locked rows and returns them without values.
 const adoptSQL = `
 WITH me AS MATERIALIZED (
-	SELECT id FROM dispatcherd.dispatchers WHERE id = $6::int AND incarnation = $7::uuid AND ` + holdsLease + `
+	SELECT id FROM dispatcherd.dispatchers WHERE id = $3::int AND incarnation = $4::uuid AND ` + holdsLease + `
 	FOR KEY SHARE
 ), offered AS MATERIALIZED (
 	SELECT j.id::bigint AS id` + offeredRows + `
@@ -429,10 +427,11 @@ WITH me AS MATERIALIZED (
 	SELECT j.ctid` + offeredRows + `
 	ORDER BY j.id + 0 FOR UPDATE OF j SKIP LOCKED
 ), record AS (
-	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT id, $5, $8::bigint[], $9::bigint[] FROM me
+	INSERT INTO dispatcherd.claims (dispatcher, token, ids, sessions) SELECT me.id, $2, array_agg(a."ID"), array_agg(a."To")
+	FROM me, json_to_recordset($5) AS a ("ID" bigint, "To" bigint) GROUP BY me.id
 	ON CONFLICT (dispatcher, token) DO NOTHING
 ), taken AS (
-UPDATE dispatcherd.jobs_live SET dispatcher = $6, token = $5
+UPDATE dispatcherd.jobs_live SET dispatcher = $3, token = $2
 WHERE ctid = ANY (ARRAY (SELECT ctid FROM held)) AND status = 'running'
 RETURNING id::bigint, attempt::int, coalesce(max_attempts::int, 0) AS max_attempts, coalesce(backoff, '') AS backoff,
 	failures::int, crashes::int, coalesce(timeout_ms::int, 0) AS timeout,
@@ -448,10 +447,10 @@ SELECT id, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, '' FROM offered WHERE id NOT IN (
 // Locking a row checks the condition again. The condition on the fingerprint is the
 // same as in follows in package claimfake.
 const offeredRows = `
-	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[]) AS i (id, attempt, origin, recorded)
+	FROM ROWS FROM (json_to_recordset($1) AS ("ID" bigint, "Attempt" int, "From" bigint, "To" bigint)) AS i (id, attempt, origin, recorded)
 	JOIN dispatcherd.jobs_live j ON ` + isItem + `
 	WHERE j.status = 'running' AND EXISTS (SELECT FROM me) AND i.origin <> 0 AND (
-		(j.dispatcher = $6 AND j.token = $5::bigint) OR EXISTS (
+		(j.dispatcher = $3 AND j.token = $2::bigint) OR EXISTS (
 			SELECT FROM dispatcherd.claims c, LATERAL (SELECT c.sessions[array_position(c.ids, j.id::bigint)] AS session) claimed
 			WHERE c.dispatcher = j.dispatcher AND c.token = j.token AND (claimed.session = i.origin
 				OR i.recorded <> i.origin AND i.recorded >> 16 = i.origin >> 16 AND claimed.session >> 16 = i.origin >> 16

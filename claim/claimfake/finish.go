@@ -145,7 +145,7 @@ func (t *Table) end(now int64, f *contract.Finish, r *Row) {
 func (t *Table) RecordProgress(dispatcher int32, items []claim.Progress) {
 	for _, p := range items {
 		if r := t.rows[p.ID]; r != nil && r.Status == dispatcherd.Running && r.Attempt == p.Attempt && r.Dispatcher == dispatcher {
-			r.Progress = slices.Clone(p.JSON)
+			r.Progress = []byte(p.JSON)
 		}
 	}
 }

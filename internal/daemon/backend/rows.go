@@ -145,7 +145,7 @@ func (r *Rows) Reported(e *effect.Report) {
 		if len(r.progress) == 0 {
 			r.wake(contract.ProgressMade)
 		}
-		r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: e.JSON}
+		r.progress[e.Job] = claim.Progress{ID: e.Job, Attempt: e.Attempt, JSON: string(e.JSON)}
 	}
 	w := r.watched[e.Job]
 	if w == nil {
