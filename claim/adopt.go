@@ -174,13 +174,12 @@ func (s *Store) StartWorker(
 	s.ask(token)
 	decided = func() { s.answered(token, contract.Refused) }
 	err = s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, candidatesSQL, types, occasion)
-		candidates, err := pgx.CollectRows(rows, pgx.RowToStructByPos[StartupJob])
+		candidates, err := Rows(ctx, conn, pgx.RowToStructByPos[StartupJob], candidatesSQL, types, occasion)
 		if err != nil || len(candidates) == 0 {
 			return 0, err
 		}
-		rows, _ = conn.Query(ctx, startWorkerSQL, s.me.Load(), s.config.Identity.Incarnation, token, int64(f), occasion, choose(candidates))
-		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[StartupJob])
+		jobs, err = Rows(ctx, conn, pgx.RowToStructByPos[StartupJob],
+			startWorkerSQL, s.me.Load(), s.config.Identity.Incarnation, token, int64(f), occasion, choose(candidates))
 		return len(jobs), err
 	})
 	return jobs, decided, err

@@ -157,8 +157,7 @@ func (l *connection) connect(ctx context.Context) error {
 // Collect reads rows with one statement.
 func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
 	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		rows, _ := conn.Query(ctx, sql, args...)
-		list, err = pgx.CollectRows(rows, row)
+		list, err = Rows(ctx, conn, row, sql, args...)
 		return len(list), err
 	})
 	return list, err

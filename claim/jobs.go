@@ -169,9 +169,8 @@ const mostIDs = 1_000_000
 
 // InsertedAfter returns the ids of the jobs that this transaction has inserted with larger ids than first, in the order of the insertion.
 func (j Jobs) InsertedAfter(ctx context.Context, first dispatcherd.JobID) ([]dispatcherd.JobID, error) {
-	rows := j.query(ctx, `SELECT id FROM dispatcherd.jobs_live
+	return Column[dispatcherd.JobID](ctx, j.DB, `SELECT id FROM dispatcherd.jobs_live
 		WHERE id > $1 AND id <= currval('dispatcherd.job_ids') AND xmin = pg_current_xact_id()::xid ORDER BY id LIMIT $2`, first, mostIDs)
-	return pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
 }
 
 // InsertMany adds jobs by COPY, in one transaction, and returns their number. If

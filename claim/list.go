@@ -59,8 +59,8 @@ func (j Jobs) List(ctx context.Context, f contract.Filter) (contract.JobPage, er
 		}
 		var jobs []contract.Job
 		args[0] = some
-		rows := j.query(ctx, `SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`+where+` ORDER BY id DESC`, args...)
-		jobs, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Job])
+		jobs, err = List[contract.Job](ctx, j.DB,
+			`SELECT `+jobColumns+` FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`+where+` ORDER BY id DESC`, args...)
 		page.Items = append(page.Items, jobs...)
 	}
 	return page, err

@@ -55,7 +55,7 @@ func (j Jobs) Cancel(ctx context.Context, id dispatcherd.JobID) (dispatcherd.Sta
 
 // CancelIdle cancels those of the jobs that are waiting or pending, in one statement, and returns them.
 func (j Jobs) CancelIdle(ctx context.Context, ids []dispatcherd.JobID) ([]dispatcherd.JobID, error) {
-	return pgx.CollectRows(j.query(ctx, cancelIdleSQL, bigints(ids), j.By), pgx.RowTo[dispatcherd.JobID])
+	return Column[dispatcherd.JobID](ctx, j.DB, cancelIdleSQL, bigints(ids), j.By)
 }
 
 // cancelIdleSQL cancels those of jobs $1 that are waiting or pending, one after the other; $2 is who cancels.

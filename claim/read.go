@@ -69,6 +69,22 @@ func (j Jobs) notFound(ctx context.Context, id dispatcherd.JobID) error {
 	return &NoCallbackError{id, kind}
 }
 
+// Rows reads rows with one statement.
+func Rows[T any](ctx context.Context, db DB, row pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
+	return pgx.CollectRows(rows, row)
+}
+
+// Column reads rows of one column.
+func Column[T any](ctx context.Context, db DB, sql string, args ...any) ([]T, error) {
+	return Rows(ctx, db, pgx.RowTo[T], sql, args...)
+}
+
+// List reads rows whose columns have the names of the fields of T.
+func List[T any](ctx context.Context, db DB, sql string, args ...any) ([]T, error) {
+	return Rows(ctx, db, pgx.RowToStructByNameLax[T], sql, args...)
+}
+
 // query runs a statement. If it fails, the first read of the rows returns the error.
 func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 	rows, _ := j.DB.Query(ctx, sql, args...)
@@ -147,9 +163,8 @@ const rowsPerRead = 1000
 // that do not exist any more. Its statement needs only the index on id.
 func (j Jobs) States(ctx context.Context, ids []dispatcherd.JobID, f func(*State)) error {
 	for some := range slices.Chunk(ids, rowsPerRead) {
-		rows := j.query(ctx, `SELECT id, status::text, attempt, result::text, coalesce(errors -> -1 ->> 'error', '') AS failure
+		states, err := List[State](ctx, j.DB, `SELECT id, status::text, attempt, result::text, coalesce(errors -> -1 ->> 'error', '') AS failure
 			FROM dispatcherd.jobs WHERE id = ANY ($1::bigint[])`, some)
-		states, err := pgx.CollectRows(rows, pgx.RowToStructByName[State])
 		if err != nil {
 			return err
 		}
@@ -180,15 +195,13 @@ LIMIT $3`
 // History returns the jobs that were done or failed in [from, until), in no
 // order, at most limit of them.
 func (j Jobs) History(ctx context.Context, from, until time.Time, limit int) ([]Past, error) {
-	rows := j.query(ctx, historySQL, from, until, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Past])
+	return Rows(ctx, j.DB, pgx.RowToStructByPos[Past], historySQL, from, until, limit)
 }
 
 // Supporting returns the names of some of the dispatchers whose slots support a type, those with the most slots first.
 func (j Jobs) Supporting(ctx context.Context, typ string) ([]string, error) {
-	rows := j.query(ctx, `SELECT d.name FROM dispatcherd.dispatchers d WHERE `+alive+` AND (d.capacity ->> $1)::bigint > 0
+	return Column[string](ctx, j.DB, `SELECT d.name FROM dispatcherd.dispatchers d WHERE `+alive+` AND (d.capacity ->> $1)::bigint > 0
 		ORDER BY (d.capacity ->> $1)::bigint DESC, d.id LIMIT 5`, typ)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // MaxDispatchers bounds the list of Dispatchers.
@@ -199,8 +212,9 @@ const mostRunning = 10_001
 
 // Dispatchers lists the dispatchers of the table, the newest first.
 func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
-	rows := j.query(
+	return List[contract.Dispatcher](
 		ctx,
+		j.DB,
 		`SELECT id, name, false AS self, started_at, beat_at AS heartbeat_at, (extract(epoch FROM lease) * 1000)::bigint AS lease_ms,
 			`+stateOf+` AS state,
 			(SELECT count(*) FROM jsonb_object_keys(capacity)) AS types,
@@ -211,5 +225,4 @@ func (j Jobs) Dispatchers(ctx context.Context) ([]contract.Dispatcher, error) {
 		MaxDispatchers,
 		mostRunning,
 	)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Dispatcher])
 }

@@ -102,8 +102,7 @@ func (s *Store) readPortion(
 	}
 	left := len(ids)
 	err = apart(s, op, ids, until, func(id int64) dispatcherd.JobID { return dispatcherd.JobID(id) }, func(part []int64) error {
-		rows, _ := conn.Query(ctx, ownRowsSQL, of, part) // the next line returns its error
-		some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ownRow])
+		some, err := Rows(ctx, conn, pgx.RowToStructByPos[ownRow], ownRowsSQL, of, part)
 		if err == nil {
 			p.rows, left = append(p.rows, some...), left-len(part)
 		}

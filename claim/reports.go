@@ -48,8 +48,7 @@ const MaxReports = 100
 
 // Reports returns the first reports of jobs, each after the one with the id in after, in the order of their ids.
 func (j Jobs) Reports(ctx context.Context, ids []dispatcherd.JobID, after []int64) ([]DistantReport, error) {
-	rows := j.query(ctx, `SELECT r.id, r.job, r.attempt, r.name, r.data::text
+	return Rows(ctx, j.DB, pgx.RowToStructByPos[DistantReport], `SELECT r.id, r.job, r.attempt, r.name, r.data::text
 		FROM unnest($1::bigint[], $2::bigint[]) AS i (job, after) JOIN dispatcherd.reports r ON r.job = i.job AND r.id > i.after
 		ORDER BY r.id LIMIT $3`, bigints(ids), after, MaxReports)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[DistantReport])
 }

@@ -3,8 +3,6 @@ package claim
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -42,8 +40,7 @@ WHERE $3 ORDER BY d.id = $1 DESC, d.lost_at IS NULL DESC, d.name, d.id LIMIT $4:
 // Exchange writes the summary of a dispatcher for the others. With ask, it asks them for theirs, and returns the dispatchers of the
 // table, its own row first. The summaries are those that were written before: the answers are read by the next call.
 func (j Jobs) Exchange(ctx context.Context, me int32, summary []byte, ask bool) ([]contract.Member, error) {
-	rows := j.query(ctx, exchangeSQL, me, string(summary), ask, MaxMembers, maxTroubles)
-	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[contract.Member])
+	return List[contract.Member](ctx, j.DB, exchangeSQL, me, string(summary), ask, MaxMembers, maxTroubles)
 }
 
 // maxTroubles bounds the troubles of one kind.

@@ -156,7 +156,7 @@ const (
 // confirm waits until all dispatchers have said that they follow a version. It returns the names of those that have not.
 func (a API) confirm(ctx context.Context, version int64) (missing []string, err error) {
 	for end := time.Now().Add(confirmTime); ; {
-		missing, err = column[string](ctx, a.DB,
+		missing, err = claim.Column[string](ctx, a.DB,
 			`SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+alive+` AND controls < $1 ORDER BY 1`, version)
 		if err != nil || len(missing) == 0 || time.Now().After(end) {
 			return missing, err
@@ -172,6 +172,6 @@ const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL
 
 // offered reads the types for which dispatchers have slots.
 func (a API) offered(ctx context.Context) ([]string, error) {
-	return column[string](ctx, a.DB, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
+	return claim.Column[string](ctx, a.DB, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
 		WHERE `+alive+` AND t.value::bigint > 0 ORDER BY 1`)
 }

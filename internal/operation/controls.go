@@ -51,7 +51,7 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
 	}
 	if err == nil {
-		all.Away, err = column[int32](ctx, c.DB, `SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
+		all.Away, err = claim.Column[int32](ctx, c.DB, `SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
 	}
 	if err != nil {
 		return all, err
@@ -67,14 +67,7 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 
 // list reads rows.
 func list[T any](ctx context.Context, db claim.DB, sql string, args ...any) ([]T, error) {
-	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[T])
-}
-
-// column reads rows of one column.
-func column[T any](ctx context.Context, db claim.DB, sql string, args ...any) ([]T, error) {
-	rows, _ := db.Query(ctx, sql, args...) // the next line returns its error
-	return pgx.CollectRows(rows, pgx.RowTo[T])
+	return claim.Rows(ctx, db, pgx.RowToStructByPos[T], sql, args...)
 }
 
 // named is the name of a type or worker.

@@ -174,7 +174,7 @@ func (p *pass) transact(ctx context.Context, list []Operation) (changed int, err
 		if _, err := tx.Exec(ctx, lockTime); err != nil {
 			return err
 		}
-		targets, err := column[dispatcherd.JobID](ctx, tx, takeSQL, ids)
+		targets, err := claim.Column[dispatcherd.JobID](ctx, tx, takeSQL, ids)
 		if err != nil || len(targets) == 0 {
 			return err
 		}

@@ -47,10 +47,9 @@ ORDER BY j.fence, j.id + 0 LIMIT $2`
 
 // holders reads the rows with fences that need one of the keys; without keys, all of them.
 func (k Keys) holders(ctx context.Context, keys []string) (list []holder, err error) {
-	rows, _ := k.DB.Query(ctx, holdersSQL, keys, maxPermits)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h holder, err error) {
+	return claim.Rows(ctx, k.DB, func(row pgx.CollectableRow) (h holder, err error) {
 		return h, row.Scan(&h.ID, &h.Type, &h.Fence, &h.Dispatcher, &h.DispatcherName, &h.StartedAt, &h.Keys)
-	})
+	}, holdersSQL, keys, maxPermits)
 }
 
 // heads reads the first waiting row of each class after a class.
@@ -72,8 +71,7 @@ func (k Keys) Limits(ctx context.Context, keys []string) (map[string]contract.Li
 		AppliesTo string
 		contract.Limit
 	}
-	rows, _ := k.DB.Query(ctx, limitsOfSQL, keys)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[limit])
+	list, err := claim.List[limit](ctx, k.DB, limitsOfSQL, keys)
 	applies := make(map[string]contract.Limit, len(keys))
 	for _, key := range keys {
 		applies[key] = contract.NewLimit(key)

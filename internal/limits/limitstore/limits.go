@@ -45,9 +45,8 @@ const version = `(hashtextextended(concat_ws(' ', coalesce(l.capacity, -1), coal
 
 // List returns limits whose keys begin with a prefix, in the order of their keys, from the first one after a key.
 func (l Limits) List(ctx context.Context, prefix, after string, most int) ([]contract.Limit, error) {
-	rows, _ := l.DB.Query(ctx, `SELECT `+columns+` FROM dispatcherd.limits l
+	return claim.List[contract.Limit](ctx, l.DB, `SELECT `+columns+` FROM dispatcherd.limits l
 		WHERE l.key > $1 AND starts_with(l.key, $2) ORDER BY l.key LIMIT $3`, after, prefix, most)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Limit])
 }
 
 // Get returns the limit with exactly that key, which may be a prefix and *.

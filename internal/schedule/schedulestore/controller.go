@@ -87,7 +87,7 @@ const editsMost = 1000
 // edits_read. It leaves out records that an open transaction changes. After an error the records may be deleted.
 func (c Controller) Edits(ctx context.Context, again []int64) (edited map[int64]*Row, more bool, err error) {
 	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		found, _ := conn.Query(ctx, `WITH role AS (
+		ids, err := claim.Column[int64](ctx, conn, `WITH role AS (
 				UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint
 					AND EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited') RETURNING term
 			), read AS MATERIALIZED (
@@ -95,7 +95,6 @@ func (c Controller) Edits(ctx context.Context, again []int64) (edited map[int64]
 				ORDER BY e.target LIMIT $3 FOR UPDATE SKIP LOCKED
 			) DELETE FROM dispatcherd.operations WHERE ctid = ANY (ARRAY (SELECT ctid FROM read)) RETURNING target`,
 			c.Dispatcher, c.Term, editsMost)
-		ids, err := pgx.CollectRows(found, pgx.RowTo[int64])
 		more = len(ids) == editsMost
 		ids = append(ids, again...)
 		if err != nil || len(ids) == 0 {
@@ -105,10 +104,9 @@ func (c Controller) Edits(ctx context.Context, again []int64) (edited map[int64]
 		for _, id := range ids {
 			edited[id] = nil
 		}
-		found, _ = conn.Query(ctx, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id = ANY ($1::bigint[])`, ids)
-		rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[Row])
-		for _, row := range rows {
-			edited[row.ID] = row
+		rows, err := claim.List[Row](ctx, conn, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id = ANY ($1::bigint[])`, ids)
+		for i := range rows {
+			edited[rows[i].ID] = &rows[i]
 		}
 		return len(ids), err
 	})

@@ -49,9 +49,8 @@ const jobColumns = `s.type, s.priority, s.max_attempts, s.timeout_ms, s.expected
 // List returns schedules whose names begin with a prefix, in the order of their names, from the first one after a name, without
 // their payloads, because a page of payloads would not be bounded.
 func (s Schedules) List(ctx context.Context, prefix, after string, limit int) ([]contract.Schedule, error) {
-	rows, _ := s.DB.Query(ctx, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s
+	return claim.List[contract.Schedule](ctx, s.DB, `SELECT `+planColumns+`, NULL::text AS payload, `+jobColumns+` FROM dispatcherd.schedules s
 		WHERE s.name > $1 AND starts_with(s.name, $2) ORDER BY s.name LIMIT $3`, after, prefix, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Schedule])
 }
 
 // Get returns a schedule.
@@ -388,12 +387,11 @@ func (s Schedules) Ticks(ctx context.Context, name string, before contract.Tick,
 	if err != nil {
 		return nil, err
 	}
-	rows, _ := s.DB.Query(ctx, `
+	return claim.List[contract.Tick](ctx, s.DB, `
 		SELECT t.occasion, t.outcome, t.made_at, t.planned_at, t.run_at, t.job_id AS job, coalesce(t.missed, 0) AS missed,
 			coalesce(t.reason, '') AS reason,
 			coalesce(j.status::text, '') AS status, j.started_at, j.finished_at
 		FROM (SELECT * FROM dispatcherd.ticks t WHERE t.schedule_id = $1 AND (t.made_at, t.occasion) < (coalesce($2, 'infinity'::timestamptz), $3)
 			ORDER BY t.made_at DESC, t.occasion DESC LIMIT $4) t
 		LEFT JOIN dispatcherd.jobs j ON j.id = t.job_id ORDER BY t.made_at DESC, t.occasion DESC`, id, at, before.Occasion, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[contract.Tick])
 }
