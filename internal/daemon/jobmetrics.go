@@ -9,6 +9,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -86,10 +87,10 @@ func newJobMetrics(r prometheus.Registerer) *jobMetrics {
 	return &jobMetrics{
 		types:  map[string]*typeSeries{},
 		recent: recently{unit: time.Second}, bad: recently{unit: time.Minute},
-		wait: histograms(r, "dispatcherd_job_wait_seconds",
+		wait: background.Histograms(r, "dispatcherd_job_wait_seconds",
 			"Time from run_at, or from the arrival of a request, to the start of an attempt.", buckets, "type", "mode"),
-		run: histograms(r, "dispatcherd_job_run_seconds", "Duration of attempts that a worker received.", buckets, "type", "outcome"),
-		ended: counters(r, "dispatcherd_jobs_ended_total", "Attempts and waiting requests that ended.",
+		run: background.Histograms(r, "dispatcherd_job_run_seconds", "Duration of attempts that a worker received.", buckets, "type", "outcome"),
+		ended: background.Counters(r, "dispatcherd_jobs_ended_total", "Attempts and waiting requests that ended.",
 			"type", "outcome"),
 	}
 }

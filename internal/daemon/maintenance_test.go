@@ -90,7 +90,7 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 	t.Cleanup(store.Close)
 	core, lines := observer.New(zap.DebugLevel)
 	r := prometheus.NewRegistry()
-	m := &maintenance{Daemon: &Daemon{store: store, log: zap.New(core), metrics: &metrics{retained: gauge(r, "retained", "")}}}
+	m := &maintenance{Daemon: &Daemon{store: store, log: zap.New(core), metrics: &metrics{retained: background.Gauge(r, "retained", "")}}}
 	retained := func() float64 {
 		families, err := r.Gather()
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -39,36 +40,36 @@ func newMetrics(log *zap.Logger) *metrics {
 	return &metrics{
 		registry: r,
 		jobs:     newJobMetrics(r),
-		statements: histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
+		statements: background.Histograms(r, "dispatcherd_statement_duration_seconds", "Statements sent to Postgres, by operation and verdict.",
 			prometheus.ExponentialBuckets(0.0002, 2, 16), "operation", "verdict"),
-		rows: counters(
+		rows: background.Counters(
 			r,
 			"dispatcherd_statement_rows_total",
 			"Jobs that statements fetched, won, ended, released or took over from another dispatcher.",
 			"operation",
 		),
-		unheld: counters(r, "dispatcherd_unheld_rows_total",
+		unheld: background.Counters(r, "dispatcherd_unheld_rows_total",
 			"Rows that ran under this dispatcher in the table only, and that it made pending.").WithLabelValues(),
-		refusedRows: counters(
+		refusedRows: background.Counters(
 			r,
 			"dispatcherd_rows_refused_total",
 			"Jobs that Postgres refused to claim, to release or to change, whose payload it could not read, or whose end "+
 				"it did not record.",
 			"operation",
 		),
-		unreadableLanes: counters(
+		unreadableLanes: background.Counters(
 			r,
 			"dispatcherd_lanes_unreadable_total",
 			"Failed reads of lanes of pending jobs that Postgres cannot read; each lane is read again every minute.",
 			"type",
 			"priority",
 		),
-		retained: gauge(
+		retained: background.Gauge(
 			r,
 			"dispatcherd_retention_timestamp_seconds",
 			"Time of the last maintenance that created and dropped all due partitions of ended jobs; 0 = none yet.",
 		),
-		queueUsage: gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
+		queueUsage: background.Gauge(r, "dispatcherd_notification_queue_usage", "Used part of the notification queue of the server, 0 to 1."),
 		workers:    newWorkerMetrics(r),
 		api:        newAPIMetrics(r, log),
 		visitors:   newVisitorMetrics(r),
@@ -77,30 +78,12 @@ func newMetrics(log *zap.Logger) *metrics {
 
 // newVisitorMetrics returns the counter of connections over TCP that were closed.
 func newVisitorMetrics(r prometheus.Registerer) *prometheus.CounterVec {
-	c := counters(r, "dispatcherd_tcp_refused_total",
+	c := background.Counters(r, "dispatcherd_tcp_refused_total",
 		"Connections over TCP that were closed, because their peer has no valid token or certificate, or to make room.", "reason")
 	for _, reason := range []string{"connection-rate", "handshake", "strangers", "token", "revoked"} { // rate() needs a 0 before the first one
 		c.WithLabelValues(reason)
 	}
 	return c
-}
-
-// register registers a metric and returns it.
-func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
-	r.MustRegister(c)
-	return c
-}
-
-func counters(r prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
-	return register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
-}
-
-func histograms(r prometheus.Registerer, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
-}
-
-func gauge(r prometheus.Registerer, name, help string) prometheus.Gauge {
-	return register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
 func (m *metrics) statement(r claim.Report) {
@@ -127,15 +110,15 @@ func (t traffic) add(frames, bytes int) {
 }
 
 func newWorkerMetrics(r prometheus.Registerer) *workerMetrics {
-	frames := counters(r, "dispatcherd_worker_frames_total", "Frames received from and sent to workers.", "direction")
-	bytes := counters(r, "dispatcherd_worker_bytes_total", "Bytes received from and sent to workers.", "direction")
+	frames := background.Counters(r, "dispatcherd_worker_frames_total", "Frames received from and sent to workers.", "direction")
+	bytes := background.Counters(r, "dispatcherd_worker_bytes_total", "Bytes received from and sent to workers.", "direction")
 	m := &workerMetrics{
-		connections:    gauge(r, "dispatcherd_worker_connections", "Open connections on the worker socket."),
+		connections:    background.Gauge(r, "dispatcherd_worker_connections", "Open connections on the worker socket."),
 		in:             traffic{frames.WithLabelValues("in"), bytes.WithLabelValues("in")},
 		out:            traffic{frames.WithLabelValues("out"), bytes.WithLabelValues("out")},
-		complaints:     counters(r, "dispatcherd_worker_errors_total", "Error frames sent to workers, by code.", "code"),
-		acceptFailures: counters(r, "dispatcherd_worker_accept_failures_total", "Connections that could not be accepted.").WithLabelValues(),
-		denied: counters(r, "dispatcherd_worker_denied_total",
+		complaints:     background.Counters(r, "dispatcherd_worker_errors_total", "Error frames sent to workers, by code.", "code"),
+		acceptFailures: background.Counters(r, "dispatcherd_worker_accept_failures_total", "Connections that could not be accepted.").WithLabelValues(),
+		denied: background.Counters(r, "dispatcherd_worker_denied_total",
 			"Offers of slots refused because the worker's user may not serve one of their types.").WithLabelValues(),
 	}
 	for _, c := range workerproto.Codes() { // rate() needs a 0 before the first error
@@ -172,7 +155,7 @@ func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 	m := &apiMetrics{
 		failures: newLimitedLog(log, 1, "API answered 500"),
 		denials:  newLimitedLog(log, 1, "a caller uses a type that its user may not use"),
-		responses: histograms(
+		responses: background.Histograms(
 			r,
 			"dispatcherd_api_response_duration_seconds",
 			"Responses of the API by route and status; an event stream counts its whole duration.",
@@ -180,7 +163,7 @@ func newAPIMetrics(r prometheus.Registerer, log *zap.Logger) *apiMetrics {
 			"route",
 			"status",
 		),
-		bounds: counters(
+		bounds: background.Counters(
 			r,
 			"dispatcherd_api_bound_hits_total",
 			"Requests, connections and events that a bound of the API rejected or truncated.",

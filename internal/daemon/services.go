@@ -97,11 +97,10 @@ type serviceObserver struct {
 func newServiceObserver(r prometheus.Registerer, log *zap.Logger) *serviceObserver {
 	return &serviceObserver{
 		log: log,
-		took: histograms(r, "dispatcherd_service_step_duration_seconds", "Steps of background services, by service.",
+		took: background.Histograms(r, "dispatcherd_service_step_duration_seconds", "Steps of background services, by service.",
 			prometheus.ExponentialBuckets(0.001, 10, 5), "service"),
-		failing: register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dispatcherd_service_failing", Help: "Whether the last step of a background service failed (1); it is repeated.",
-		}, []string{"service"})),
+		failing: background.Gauges(r, "dispatcherd_service_failing",
+			"Whether the last step of a background service failed (1); it is repeated.", "service"),
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
 
 // Metrics counts ticks and describes the plan.
 type Metrics struct {
-	lag       prometheus.Histogram
+	lag       prometheus.Observer
 	ticks     *prometheus.CounterVec
 	missed    prometheus.Counter
 	late      prometheus.Counter
@@ -25,40 +26,22 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "dispatcherd_schedule_lag_seconds",
-			Help:    "Time from the planned instant of a tick to its insertion, by the database clock.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
-		}),
-		ticks: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "dispatcherd_schedule_ticks_total", Help: "Ticks that this controller made, by outcome."},
-			[]string{"outcome"},
-		),
-		missed: prometheus.NewCounter(
-			prometheus.CounterOpts{Name: "dispatcherd_schedule_missed_total", Help: "Occasions that were recorded as missed."},
-		),
-		late: prometheus.NewCounter(
-			prometheus.CounterOpts{Name: "dispatcherd_schedule_late_total", Help: "Ticks that ran more than 5 s after their planned instant."},
-		),
-		repaired: prometheus.NewCounter(
-			prometheus.CounterOpts{Name: "dispatcherd_schedule_repairs_total", Help: "Edits that only the comparison with the table found."},
-		),
-		schedules: prometheus.NewGaugeVec(
-			prometheus.GaugeOpts{Name: "dispatcherd_schedules", Help: "Schedules in the plan of the controller, by state."},
-			[]string{"state"},
-		),
-		most: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "dispatcherd_schedules_max", Help: "Schedules that the plan may have; the others do not run."},
-		),
-		overdue: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "dispatcherd_schedule_overdue_seconds", Help: "How long the first tick of the plan is overdue."},
-		),
-		is: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "dispatcherd_controller", Help: "1 while this dispatcher plans the schedules."},
-		),
+	count := func(name, help string) prometheus.Counter {
+		return background.Counters(r, name, help).WithLabelValues()
 	}
-	r.MustRegister(m.lag, m.ticks, m.missed, m.late, m.repaired, m.schedules, m.most, m.overdue, m.is)
+	m := &Metrics{
+		lag: background.Histograms(r, "dispatcherd_schedule_lag_seconds",
+			"Time from the planned instant of a tick to its insertion, by the database clock.",
+			prometheus.ExponentialBuckets(0.001, 2, 18)).WithLabelValues(),
+		ticks:     background.Counters(r, "dispatcherd_schedule_ticks_total", "Ticks that this controller made, by outcome.", "outcome"),
+		missed:    count("dispatcherd_schedule_missed_total", "Occasions that were recorded as missed."),
+		late:      count("dispatcherd_schedule_late_total", "Ticks that ran more than 5 s after their planned instant."),
+		repaired:  count("dispatcherd_schedule_repairs_total", "Edits that only the comparison with the table found."),
+		schedules: background.Gauges(r, "dispatcherd_schedules", "Schedules in the plan of the controller, by state.", "state"),
+		most:      background.Gauge(r, "dispatcherd_schedules_max", "Schedules that the plan may have; the others do not run."),
+		overdue:   background.Gauge(r, "dispatcherd_schedule_overdue_seconds", "How long the first tick of the plan is overdue."),
+		is:        background.Gauge(r, "dispatcherd_controller", "1 while this dispatcher plans the schedules."),
+	}
 	for _, outcome := range []string{contract.TickRun, contract.TickQueued, contract.TickSkipped, contract.TickMissed} {
 		m.ticks.WithLabelValues(outcome)
 	}
