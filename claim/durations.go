@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -31,7 +29,8 @@ const (
 	saveDurationsSQL = `INSERT INTO dispatcherd.durations AS d (dispatcher, type, class, n, s)
 		SELECT $1, "Type", "Class" - 1, "N", "S" FROM jsonb_to_recordset($2) AS r ("Type" text, "Class" smallint, "N" bigint, "S" bigint)
 		ON CONFLICT (dispatcher, type, class) DO UPDATE SET n = excluded.n, s = excluded.s, learned_at = now()`
-	readDurationsSQL = `SELECT type, class, dispatcher = $1 AS own, sum(n)::bigint, sum(s)::bigint FROM dispatcherd.durations
+	readDurationsSQL = `SELECT type, class + 1 AS class, dispatcher = $1 AS own, sum(n)::bigint AS n, sum(s)::bigint AS s
+		FROM dispatcherd.durations
 		WHERE learned_at > now() - interval '` + durationsAge + `' AND class BETWEEN -1 AND 7 AND n BETWEEN 0 AND 65536
 			AND s BETWEEN 0 AND 65536 * 64
 		GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT $2`
@@ -59,23 +58,20 @@ func (d Durations) Share(ctx context.Context, learned []contract.Durations) (own
 			return nil, nil, fmt.Errorf("delete old learned durations: %w", err)
 		}
 	}
-	var (
-		r     contract.Durations
-		class int16
-		mine  bool
-	)
-	rows, _ := d.DB.Query(ctx, readDurationsSQL, d.Name, durationRows) // rows has the error
-	_, err = pgx.ForEachRow(rows, []any{&r.Type, &class, &mine, &r.N, &r.S}, func() error {
-		r.Class = dispatcherd.DurationClass(class + 1)
-		if mine {
-			own = append(own, r)
-		} else {
-			others = append(others, r)
-		}
-		return nil
-	})
+	type row struct {
+		contract.Durations
+		Own bool
+	}
+	rows, err := List[row](ctx, d.DB, readDurationsSQL, d.Name, durationRows)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the learned durations: %w", err)
+	}
+	for _, r := range rows {
+		if r.Own {
+			own = append(own, r.Durations)
+		} else {
+			others = append(others, r.Durations)
+		}
 	}
 	return own, others, nil
 }

@@ -8,7 +8,6 @@ package claim
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -41,7 +40,7 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // heartbeatSQL renews the lease of dispatcher $1 with incarnation $3, publishes its
 // capacity $2, declares dispatchers lost that were observed to be silent, and reads what
 // this dispatcher needs to know. $4 and $5 are HeartbeatRequest.Beat and OldestBeat. $6
-// and $7 are the silent dispatchers and their last heartbeats. $8 and $9 are the controls that
+// are the silent dispatchers. $7 and $8 are the controls that
 // it follows and its drained workers. A dispatcher that has sent another heartbeat meanwhile is
 // not lost. A lease that was handed over is not renewed: a heartbeat that arrives after
 // the hand-over would publish slots that no longer exist.
@@ -56,11 +55,11 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 const heartbeatSQL = `
 WITH renewed AS (
 	UPDATE dispatcherd.dispatchers
-	SET beat_at = now(), beats = $4::bigint, capacity = $2::text::jsonb, controls = $8::bigint, drained = nullif($9::text::jsonb, 'null')
+	SET beat_at = now(), beats = $4::bigint, capacity = coalesce($2::jsonb, '{}'), controls = $7::bigint, drained = $8::jsonb
 	WHERE id = $1::int AND incarnation = $3::uuid AND ` + holdsLease + ` AND beats BETWEEN $5::bigint AND $4 RETURNING id
 ), silent AS MATERIALIZED (
-	SELECT d.id FROM unnest($6::int[], $7::bigint[]) AS s (id, beat) JOIN dispatcherd.dispatchers d ON d.id = s.id
-	WHERE d.id <> $1 AND d.lost_at IS NULL AND ` + beatAt + ` = s.beat
+	SELECT d.id FROM json_to_recordset($6) AS s ("ID" int, "BeatAt" bigint) JOIN dispatcherd.dispatchers d ON d.id = s."ID"
+	WHERE d.id <> $1 AND d.lost_at IS NULL AND ` + beatAt + ` = s."BeatAt"
 	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED
 ), lost AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
@@ -76,10 +75,10 @@ WITH renewed AS (
 )
 SELECT EXISTS (SELECT FROM renewed),
 	(SELECT jsonb_agg(jsonb_build_array(d.id, ` + beatAt + `, (extract(epoch FROM d.lease) * 1000000)::bigint,
-			(d.id <> $1 AND d.lost_at IS NULL)::int, (d.lost_at IS NOT NULL OR d.id IN (SELECT id FROM lost))::int) ORDER BY d.id)::text
+			(d.id <> $1 AND d.lost_at IS NULL)::int, (d.lost_at IS NOT NULL OR d.id IN (SELECT id FROM lost))::int) ORDER BY d.id)
 		FROM dispatcherd.dispatchers d),
 	ARRAY (` + askedSQL + `),
-	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least))::text FROM (
+	(SELECT jsonb_object_agg(type, jsonb_build_array(smaller, larger, least)) FROM (
 		SELECT key AS type, coalesce(sum(value::bigint) FILTER (WHERE d.id < $1), 0) AS smaller,
 			coalesce(sum(value::bigint) FILTER (WHERE d.id > $1), 0) AS larger, min(value::bigint) FILTER (WHERE value::bigint > 0) AS least
 		FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity)
@@ -186,31 +185,18 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 
 // beat executes heartbeatSQL.
 func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (err error) {
-	published := []byte("{}")
-	if req.Capacity != nil {
-		if published, err = json.Marshal(req.Capacity); err != nil {
-			return err
-		}
-	}
-	drained, err := json.Marshal(req.Drained)
-	if err != nil {
-		return err
-	}
-	silent, silentSince := make([]int32, len(req.Silent)), make([]int64, len(req.Silent))
-	for i, d := range req.Silent {
-		silent[i], silentSince[i] = d.ID, d.BeatAt
-	}
 	var (
-		alive           bool
-		peers, capacity *string
-		clock           int64
-		found           []bool
+		alive    bool
+		peers    [][5]int64
+		capacity map[string][3]int
+		clock    int64
+		found    []bool
 	)
 	begun, beaten := time.Now(), false
 	var batch pgx.Batch
 	batch.Queue("BEGIN")
-	batch.Queue("heartbeat", s.me.Load(), string(published), s.config.Identity.Incarnation, req.Beat, req.OldestBeat, silent, silentSince,
-		req.Controls, string(drained)).QueryRow(func(row pgx.Row) error {
+	batch.Queue("heartbeat", s.me.Load(), req.Capacity, s.config.Identity.Incarnation, req.Beat, req.OldestBeat, req.Silent,
+		req.Controls, req.Drained).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&alive, &peers, &res.Cancels, &capacity, &res.Term, &res.EditsRead, &res.Controls, &clock)
 		beaten = err == nil
 		return err
@@ -231,11 +217,7 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 		return err
 	}
 	res.Clock, res.ClockRead = time.UnixMicro(clock), begun.Add(time.Since(begun)/2)
-	if peers != nil {
-		if err = meet(res, *peers); err != nil {
-			return err
-		}
-	}
+	meet(res, peers)
 	if res.LeaseLost = !alive; res.LeaseLost {
 		res.Term = 0
 	}
@@ -245,34 +227,25 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 		}
 	}
 	if capacity != nil {
-		err = learn(res, *capacity, req.Capacity)
+		learn(res, capacity, req.Capacity)
 	}
-	return err
+	return nil
 }
 
 // meet reads the rows of the dispatchers: id, beat, lease, whether it is another one that was not lost, and whether it is lost now.
-func meet(res *contract.HeartbeatResult, peers string) error {
-	var rows [][5]int64
-	if err := json.Unmarshal([]byte(peers), &rows); err != nil {
-		return fmt.Errorf("dispatchers: %w", err)
-	}
+func meet(res *contract.HeartbeatResult, rows [][5]int64) {
 	for _, r := range rows {
 		if r[3] == 1 {
 			res.Others = append(res.Others, contract.Heard{ID: int32(r[0]), BeatAt: r[1], Lease: time.Duration(r[2]) * time.Microsecond})
 		}
 		res.Lost = res.Lost || r[4] == 1
 	}
-	return nil
 }
 
-// learn reads the capacity of the other dispatchers. For each type, others contains
+// learn reads the capacity of the other dispatchers. For each type, slots contains
 // the slots of the dispatchers with smaller ids, the slots of those with larger ids,
 // and the slots of the dispatcher with the fewest.
-func learn(r *contract.HeartbeatResult, others string, own map[string]int) error {
-	var slots map[string][3]int
-	if err := json.Unmarshal([]byte(others), &slots); err != nil {
-		return fmt.Errorf("capacity of the other dispatchers: %w", err)
-	}
+func learn(r *contract.HeartbeatResult, slots map[string][3]int, own map[string]int) {
 	r.OtherCapacity, r.Shares = make(map[string]int, len(slots)), map[string]contract.Share{}
 	for name, n := range slots {
 		r.OtherCapacity[name] = n[0] + n[1]
@@ -280,7 +253,6 @@ func learn(r *contract.HeartbeatResult, others string, own map[string]int) error
 			r.Shares[name] = s
 		}
 	}
-	return nil
 }
 
 // Leave ends the lease and releases the jobs that still run under it, without

@@ -25,23 +25,12 @@ type Kept struct {
 	Blocked int
 }
 
-// KeepPartitions creates the partitions of the coming days and drops the
-// partitions whose retention has ended. Call it at start and every hour. Several
+// KeepPartitions creates the partitions of the coming days and, with drop, drops the
+// partitions whose retention has ended. Call it before any job ends, because a row that ends on a
+// day without a partition goes to the default partition, and no partition can then be created for
+// that day. Call it with drop every hour. Several
 // daemons may call it at the same time. The next call tries again what is blocked.
-func (s *Store) KeepPartitions(ctx context.Context, keep Retention) (k Kept, err error) {
-	return s.keepAll(ctx, keep, true)
-}
-
-// MakePartitions only creates the partitions of the coming days, and returns
-// their number. Call it before any job ends. A row that ends on a day without a
-// partition goes to the default partition, and no partition can then be created for
-// that day.
-func (s *Store) MakePartitions(ctx context.Context, keep Retention) (made int, err error) {
-	k, err := s.keepAll(ctx, keep, false)
-	return k.Made, err
-}
-
-func (s *Store) keepAll(ctx context.Context, keep Retention, drop bool) (k Kept, err error) {
+func (s *Store) KeepPartitions(ctx context.Context, keep Retention, drop bool) (k Kept, err error) {
 	for _, r := range []struct {
 		status dispatcherd.Status
 		keep   time.Duration

@@ -18,7 +18,9 @@ func Gauges(r prometheus.Registerer, name, help string, labels ...string) *prome
 }
 
 // Gauge registers a gauge without labels.
-func Gauge(r prometheus.Registerer, name, help string) prometheus.Gauge { return Gauges(r, name, help).WithLabelValues() }
+func Gauge(r prometheus.Registerer, name, help string) prometheus.Gauge {
+	return Gauges(r, name, help).WithLabelValues()
+}
 
 func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 	r.MustRegister(c)

@@ -84,19 +84,19 @@ const (
 func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	created, err := m.store.MakePartitions(ctx, retention(m.cfg.Keep))
+	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep), false)
 	if err != nil {
 		m.log.Warn("creating partitions of ended jobs failed", zap.Error(err))
 	}
-	if created > 0 {
-		m.log.Info("partitions of ended jobs", zap.Int("created", created))
+	if kept.Made > 0 {
+		m.log.Info("partitions of ended jobs", zap.Int("created", kept.Made))
 	}
 }
 
 // keepPartitions creates and drops partitions of ended jobs. The time until the next call differs between daemons.
 // Locks of other sessions may block a part of the work. It warns if they block two calls in succession.
 func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
-	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep))
+	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep), true)
 	if err != nil {
 		return 0, err
 	}
