@@ -154,6 +154,23 @@ func (l *connection) connect(ctx context.Context) error {
 	return nil
 }
 
+// Exec executes a statement and returns the number of its rows.
+func (do Connection) Exec(ctx context.Context, sql string, args ...any) (n int, err error) {
+	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		tag, err := conn.Exec(ctx, sql, args...)
+		n = int(tag.RowsAffected())
+		return n, err
+	})
+	return n, err
+}
+
+// Scan reads the only row of a statement into variables.
+func (do Connection) Scan(ctx context.Context, sql string, args []any, into ...any) error {
+	return do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return 0, conn.QueryRow(ctx, sql, args...).Scan(into...)
+	})
+}
+
 // Collect reads rows with one statement.
 func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
 	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {

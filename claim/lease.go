@@ -299,13 +299,12 @@ func afterClaims(ctx context.Context, conn *pgx.Conn, me int32, sql string, args
 // notifications. Fetch once after subscribing, because earlier inserts sent no
 // notification.
 func (s *Store) SetSubscribed(ctx context.Context, subscribed bool) error {
-	return s.lease.do(ctx, OpSubscribe, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, `UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)
-		if err == nil && tag.RowsAffected() == 0 {
-			err = notSentError{ErrLeaseLost} // no row was changed, so no producer would notify
-		}
-		return 0, err
-	})
+	n, err := s.lease.of(OpSubscribe).Exec(ctx,
+		`UPDATE dispatcherd.dispatchers SET armed = $2 WHERE id = $1 AND lost_at IS NULL`, s.me.Load(), subscribed)
+	if err == nil && n == 0 {
+		err = ErrLeaseLost // no row was changed, so no producer would notify
+	}
+	return err
 }
 
 // Incarnation is a random number that each process of the dispatcher generates at
@@ -368,13 +367,9 @@ func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time
 	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
 		return false, errNoIdentity
 	}
-	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold)
-		found = tag.RowsAffected() > 0
-		return 0, err
-	})
+	n, err := s.lease.of(OpHeartbeat).Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold)
 	if err != nil {
 		return false, fmt.Errorf("declare the predecessor lost: %w", err)
 	}
-	return found, nil
+	return n > 0, nil
 }

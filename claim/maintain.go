@@ -10,9 +10,7 @@ import (
 
 // RequestKeys returns the number of rows of request_keys, as Postgres estimates it.
 func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
-	err = s.Upkeep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass)`).Scan(&n)
-	})
+	err = s.Upkeep.Scan(ctx, `SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass)`, nil, &n)
 	return n, err
 }
 
@@ -26,19 +24,14 @@ type Joins struct {
 
 // joinsSQL counts at most $1 rows of each table. Running jobs with children are not sealed, either.
 const joinsSQL = `
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(u.opened_at)) * 1000000, 0)::bigint,
+SELECT count(*), coalesce(clock_timestamp() - min(u.opened_at), '0'),
 	(SELECT count(*) FROM (SELECT FROM dispatcherd.ends LIMIT $1) e),
 	(SELECT count(*) FROM (SELECT FROM dispatcherd.batches WHERE aside_at IS NOT NULL LIMIT $1) a)
 FROM (SELECT b.opened_at FROM dispatcherd.batches b WHERE b.sealed_at IS NULL AND b.kind = 'batch' ORDER BY b.opened_at LIMIT $1) u`
 
 // Joins counts batches and messages to them.
 func (s *Store) Joins(ctx context.Context) (j Joins, err error) {
-	err = s.Upkeep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var micros int64
-		err := conn.QueryRow(ctx, joinsSQL, 10_000).Scan(&j.Unsealed, &micros, &j.Ends, &j.Aside)
-		j.Oldest = time.Duration(micros) * time.Microsecond
-		return 0, err
-	})
+	err = s.Upkeep.Scan(ctx, joinsSQL, []any{10_000}, &j.Unsealed, &j.Oldest, &j.Ends, &j.Aside)
 	return j, err
 }
 

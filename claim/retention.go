@@ -90,9 +90,7 @@ func (s *Store) keepPartitions(ctx context.Context, status string, ahead int, ke
 	}
 	var now time.Time
 	var days, untils []time.Time
-	err := s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, partitionsSQL, status).Scan(&now, &days, &untils)
-	})
+	err := s.sweep.of(OpSweep).Scan(ctx, partitionsSQL, []any{status}, &now, &days, &untils)
 	for i := 0; i <= ahead && err == nil; i++ {
 		at, made := now.Truncate(day).Add(time.Duration(i)*day), k.Made
 		until, needed := newSpan(at, spanOf(keep), days, untils)

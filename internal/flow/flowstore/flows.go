@@ -174,10 +174,8 @@ ON CONFLICT (id) DO UPDATE SET aside = excluded.aside, aside_at = excluded.aside
 // SetAside says that steps of a target fail. Its messages stay until a repair.
 func (s Store) SetAside(ctx context.Context, target dispatcherd.JobID, why error) error {
 	text := strings.ToValidUTF8(fmt.Sprintf("%.500v", why), "")
-	return s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := conn.Exec(ctx, asideSQL, target, text)
-		return 1, err
-	})
+	_, err := s.Do.Exec(ctx, asideSQL, target, text)
+	return err
 }
 
 // repairSQL asks for a repair of the first 100 open targets above $1, and returns the last of them; 0 = there is none.
@@ -193,9 +191,7 @@ SELECT coalesce((SELECT max(id) FROM first), 0)`
 
 // Repair asks for a repair of the first open targets with an id above previous, and returns the last of them; 0 = there is none.
 func (s Store) Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, err error) {
-	err = s.Sweep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, repairSQL, previous).Scan(&next)
-	})
+	err = s.Sweep.Scan(ctx, repairSQL, []any{previous}, &next)
 	return next, err
 }
 
@@ -227,8 +223,6 @@ SELECT (SELECT count(*) FROM oldest) = 100 OR (SELECT count(*) FROM oldest) > (S
 // Expire deletes a portion of the batches and flows that have ended more than keep ago, and of the unique keys whose time
 // is over. more says that there are more of them.
 func (s Store) Expire(ctx context.Context, keep time.Duration) (more bool, err error) {
-	err = s.Sweep(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, expireSQL, keep).Scan(&more)
-	})
+	err = s.Sweep.Scan(ctx, expireSQL, []any{keep}, &more)
 	return more, err
 }

@@ -359,18 +359,15 @@ SELECT EXISTS (SELECT FROM role), (SELECT array_agg(id) FROM waits)`
 // ids. The others have started, are gone, or are locked. Retries count as returned: they keep their precedence.
 func (c *Controller) Withdraw(ctx context.Context, list []permits.Permit) (withdrawn map[int64]bool, err error) {
 	withdrawn = make(map[int64]bool, len(list))
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var found []int64
-		var is bool
-		err := conn.QueryRow(ctx, withdrawSQL, c.Dispatcher, c.number, list).Scan(&is, &found)
-		if err == nil && !is {
-			err = ErrNotController
-		}
-		for _, id := range found {
-			withdrawn[id] = true
-		}
-		return len(found), err
-	})
+	var found []int64
+	var is bool
+	err = c.Do.Scan(ctx, withdrawSQL, []any{c.Dispatcher, c.number, list}, &is, &found)
+	if err == nil && !is {
+		err = ErrNotController
+	}
+	for _, id := range found {
+		withdrawn[id] = true
+	}
 	return withdrawn, err
 }
 
@@ -399,16 +396,6 @@ func (c *Controller) Types(ctx context.Context) (types map[string]Type, err erro
 
 // Notify tells the controller, on another dispatcher, that jobs with keys have ended.
 func (c *Controller) Notify(ctx context.Context) error {
-	_, err := c.exec(ctx, `SELECT pg_notify('dispatcherd', 'keys') WHERE dispatcherd.may_notify()`)
+	_, err := c.Do.Exec(ctx, `SELECT pg_notify('dispatcherd', 'keys') WHERE dispatcherd.may_notify()`)
 	return err
-}
-
-// exec executes a statement and returns the number of rows.
-func (c *Controller) exec(ctx context.Context, sql string, args ...any) (n int, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, sql, args...)
-		n = int(tag.RowsAffected())
-		return n, err
-	})
-	return n, err
 }

@@ -35,7 +35,7 @@ WHERE k.key = i.key AND k.dispatcher = i.dispatcher AND k.part = 'infinity'`
 
 // Confirm records when admitted cost has started. A start at 0 has not started, and will not.
 func (c *Controller) Confirm(ctx context.Context, starts []permits.Start) error {
-	_, err := c.exec(ctx, confirmSQL, c.Dispatcher, c.number, starts)
+	_, err := c.Do.Exec(ctx, confirmSQL, c.Dispatcher, c.number, starts)
 	return err
 }
 
@@ -59,7 +59,7 @@ const expireMost = 10_000
 
 // Expire deletes old records of starts, and reports whether there may be more.
 func (c *Controller) Expire(ctx context.Context) (more bool, err error) {
-	n, err := c.exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
+	n, err := c.Do.Exec(ctx, `WITH `+role+`, old AS MATERIALIZED (
 			SELECT ctid FROM dispatcherd.key_starts WHERE expires <= now() AND EXISTS (SELECT FROM role) ORDER BY expires
 			LIMIT $3 FOR UPDATE SKIP LOCKED
 		) DELETE FROM dispatcherd.key_starts k USING old WHERE k.ctid = old.ctid`, c.Dispatcher, c.number, expireMost)

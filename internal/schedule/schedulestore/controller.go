@@ -67,9 +67,7 @@ func (c Controller) Load(ctx context.Context, after int64) (rows []Row, err erro
 // Start reads what startup schedules run once for.
 func (c Controller) Start(ctx context.Context, appVersion string) (start schedule.Start, err error) {
 	start.AppVersion = appVersion
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, `SELECT coalesce(founder, id) FROM dispatcherd.dispatchers WHERE id = $1`, c.Dispatcher).Scan(&start.Founder)
-	})
+	err = c.Do.Scan(ctx, `SELECT coalesce(founder, id) FROM dispatcherd.dispatchers WHERE id = $1`, []any{c.Dispatcher}, &start.Founder)
 	return start, err
 }
 
