@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"crypto/rand"
 	"net"
 	"strconv"
 	"time"
@@ -25,46 +24,24 @@ type Config struct {
 	DSN string
 	// Name is the name of the dispatcher in tables and logs; ≤ 128 bytes.
 	Name string
-	// Identity lets a successor on this host declare the dispatcher lost. Without
-	// an Incarnation the store generates one.
+	// Identity lets a successor on this host declare the dispatcher lost.
 	Identity Identity
-	// Timeout bounds every statement, including the time to connect. 0 = DefaultTimeout.
+	// Timeout bounds every statement, including the time to connect.
 	Timeout time.Duration
-	// Lease is how long this dispatcher counts as alive after a heartbeat. 0 = DefaultLease.
+	// Lease is how long this dispatcher counts as alive after a heartbeat.
 	Lease time.Duration
 	// Claims, Finishes and Spawns are the numbers of claims, of finishes and of
 	// statements that insert children, which run at the same time, each on its own
-	// connection. 0 = one.
+	// connection.
 	Claims, Finishes, Spawns int
 	// AsyncClaims commits claims without waiting for the disk. A crash of the
 	// database server may then lose the newest claims, and their attempt numbers are
 	// assigned again. Other crashes lose nothing.
 	AsyncClaims bool
-	// Observer receives every statement; nil = no observer.
+	// Observer receives every statement.
 	Observer Observer
 	// Dial opens network connections. Tests set it to cut connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-}
-
-// withDefaults replaces zero values by defaults.
-func (c Config) withDefaults() Config {
-	if c.Identity.Incarnation == (Incarnation{}) {
-		_, _ = rand.Read(c.Identity.Incarnation[:]) // never fails
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Lease <= 0 {
-		c.Lease = DefaultLease
-	}
-	c.Claims, c.Finishes, c.Spawns = max(c.Claims, 1), max(c.Finishes, 1), max(c.Spawns, 1)
-	if c.Observer == nil {
-		c.Observer = silent{}
-	}
-	if c.Name == "" {
-		c.Name = "dispatcherd"
-	}
-	return c
 }
 
 // connConfig describes one connection. purpose becomes part of application_name.
@@ -163,11 +140,3 @@ type Observer interface {
 	// Queue reports every few seconds how much of the notification queue is used, 0 to 1. All databases of a server share it.
 	Queue(usage float64)
 }
-
-type silent struct{}
-
-func (silent) Statement(Report)                     {}
-func (silent) Refused(Operation, dispatcherd.JobID) {}
-func (silent) Unreadable(contract.Lane, error)      {}
-func (silent) Listening(bool, error)                {}
-func (silent) Queue(float64)                        {}

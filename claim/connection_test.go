@@ -14,7 +14,7 @@ import (
 )
 
 func TestFirstFreeConnectionIsUsed(t *testing.T) {
-	c := Config{DSN: "postgres://localhost/x"}.withDefaults()
+	c := Config{DSN: "postgres://localhost/x"}.WithDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
 	list := newConnections(c, base, "claim", 3, "", nil)
@@ -43,7 +43,7 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 	c := Config{DSN: pgtest.New(t), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		waits, _ = ctx.Deadline()
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}.withDefaults()
+	}}.WithDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
 	l := newConnections(c, base, "claim", 1, "", nil)
@@ -59,7 +59,7 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 // oneConnection returns a connection of a store to a fresh database.
 func oneConnection(t *testing.T, name string) connections {
 	t.Helper()
-	c := Config{DSN: pgtest.New(t)}.withDefaults()
+	c := Config{DSN: pgtest.New(t)}.WithDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
 	l := newConnections(c, base, name, 1, "", nil)
@@ -118,7 +118,7 @@ func TestCancelledAttemptToConnectDoesNotDelayTheNextOne(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}}.withDefaults()
+	}}.WithDefaults()
 	base, err := c.connConfig("")
 	require.NoError(t, err)
 	l := newConnections(c, base, "lease", 1, "", nil)

@@ -220,7 +220,7 @@ func identityOf(of []claim.Identity) claim.Identity {
 
 func open(t testing.TB, c claim.Config) *claim.Store {
 	t.Helper()
-	s, err := claim.Open(t.Context(), c)
+	s, err := claim.Open(t.Context(), c.WithDefaults())
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s

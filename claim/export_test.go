@@ -42,7 +42,7 @@ func Statements() map[string]string {
 }
 
 // SessionConfig returns the connection settings of a store.
-func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.withDefaults().connConfig("test") }
+func SessionConfig(c Config) (*pgx.ConnConfig, error) { return c.WithDefaults().connConfig("test") }
 
 // IDRange is a range of ids. Base is subtracted from an id of the range to compute its
 // place in the request.

@@ -415,7 +415,7 @@ func TestPeer_B29_UnstorableResultDoesNotAffectOtherJobs(t *testing.T) {
 
 func TestOpenWithoutASchemaSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	_, err := claim.Open(t.Context(), claim.Config{DSN: pgtest.Empty(t)})
+	_, err := claim.Open(t.Context(), claim.Config{DSN: pgtest.Empty(t)}.WithDefaults())
 	require.ErrorContains(t, err, "run 'dispatcherd migrate up'")
 }
 

@@ -50,7 +50,6 @@ type Store struct {
 // Open connects once, checks that this build can use the schema and that the role can own unique keys, and returns a store.
 // Each connection of the store is established when it is first used.
 func Open(ctx context.Context, c Config) (*Store, error) {
-	c = c.withDefaults()
 	base, err := c.connConfig("")
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
@@ -61,7 +62,7 @@ func (w *world) lives(h *host) {
 	w.exec(`INSERT INTO dispatcherd.jobs (type, status, finished_at) SELECT 'x', s, '2020-01-01 12:00Z'
 		FROM unnest('{done,failed,cancelled}'::dispatcherd.status[]) s`)
 	w.exec(`SELECT dispatcherd.create_partition('done', '2020-01-02', '2020-01-03')`)
-	store, err := claim.Open(w.t.Context(), claim.Config{DSN: w.dsn})
+	store, err := claim.Open(w.t.Context(), claimfake.Config(w.dsn, "test"))
 	require.NoError(w.t, err)
 	defer store.Close()
 	const keep = 24 * time.Hour

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -36,7 +37,7 @@ func TestPeer_B15_RecoveryNeedsNoSlot(t *testing.T) {
 	h := w.start(cfg)
 	w.worker("w", cfg.WorkerSocket, oneSlot("x"))
 	w.seen.start(t, w.insert("x", work{Do: "gate"}), 1)
-	lost, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "lost"})
+	lost, err := claim.Open(t.Context(), claimfake.Config(w.dsn, "lost"))
 	require.NoError(t, err)
 	defer lost.Close()
 	run, err := lost.Join(t.Context())

@@ -111,6 +111,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN:         cfg.DSN,
 		Name:        cfg.Name,
+		Timeout:     claim.DefaultTimeout,
 		Lease:       cfg.Lease,
 		AsyncClaims: cfg.AsyncClaims,
 		Identity:    d.lock.identity(),

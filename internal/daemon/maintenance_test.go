@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -85,7 +86,7 @@ func TestBlockedRetentionIsReported(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.Exec(t.Context(), `SET LOCAL ROLE dispatcherd_producer; SELECT count(id) FROM dispatcherd.jobs`)
 	require.NoError(t, err)
-	store, err := claim.Open(t.Context(), claim.Config{DSN: db.Config().ConnString()})
+	store, err := claim.Open(t.Context(), claimfake.Config(db.Config().ConnString(), "test"))
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	core, lines := observer.New(zap.DebugLevel)

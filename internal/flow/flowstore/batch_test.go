@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -104,7 +105,7 @@ func TestEndsAreCountedOnceByAnyDispatcher(t *testing.T) {
 	w.store.Close() // it has counted nothing
 	var settlers sync.WaitGroup
 	for range 4 {
-		store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn})
+		store, err := claim.Open(t.Context(), claimfake.Config(w.dsn, "test"))
 		require.NoError(t, err)
 		t.Cleanup(store.Close)
 		settlers.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -82,7 +83,7 @@ func TestOban954ProcessThatDiesBeforeTheCallbackLosesNoBatch(t *testing.T) {
 	w.exec(`SELECT pg_terminate_backend($1)`, int32(second.PgConn().PID())) // the next one dies before its transaction has ended
 	require.Error(t, tx.Commit(t.Context()))
 
-	third, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn})
+	third, err := claim.Open(t.Context(), claimfake.Config(w.dsn, "test"))
 	require.NoError(t, err)
 	t.Cleanup(third.Close)
 	w.Settler = Settler{storeOf(third)}

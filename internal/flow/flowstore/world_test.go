@@ -15,6 +15,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 )
@@ -38,7 +39,9 @@ func newWorld(t *testing.T) *world {
 	w.db, err = pgxpool.New(t.Context(), w.dsn)
 	require.NoError(t, err)
 	t.Cleanup(w.db.Close)
-	w.store, err = claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "a", Lease: time.Minute})
+	config := claimfake.Config(w.dsn, "a")
+	config.Lease = time.Minute
+	w.store, err = claim.Open(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(w.store.Close)
 	_, err = w.store.Join(t.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
@@ -345,7 +346,7 @@ func TestDispatchersThatStartAtTheSameTimeHaveOneFounder(t *testing.T) {
 	w := newWorld(t)
 	join := func() {
 		atOnce(t, 4, func(i int) error {
-			store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: name(i)})
+			store, err := claim.Open(t.Context(), claimfake.Config(w.dsn, name(i)))
 			if err != nil {
 				return err
 			}
@@ -377,7 +378,7 @@ func TestADispatcherThatJoinsWaitsForOthers(t *testing.T) {
 			VALUES (7, 'first', '1 min', gen_random_uuid(), 7)`,
 	)
 	require.NoError(t, err)
-	store, err := claim.Open(t.Context(), claim.Config{DSN: w.dsn, Name: "second"})
+	store, err := claim.Open(t.Context(), claimfake.Config(w.dsn, "second"))
 	require.NoError(t, err)
 	defer store.Close()
 	joined := make(chan error, 1)
