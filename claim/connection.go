@@ -180,30 +180,22 @@ func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sq
 	return list, err
 }
 
+// dial connects and prepares the statements. Without statements there is no error of a missing schema.
 func (l *connection) dial(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.prepare(ctx, conn); err != nil {
-		hangUp(conn)
-		return nil, err
-	}
-	return conn, nil
-}
-
-func (l *connection) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if l.setup != "" {
-		if _, err := conn.Exec(ctx, l.setup); err != nil {
-			return err
-		}
+		_, err = conn.Exec(ctx, l.setup)
 	}
-	for _, s := range l.statements {
-		if _, err := conn.Prepare(ctx, s.name, s.sql); err != nil {
-			return err
-		}
+	for i := 0; i < len(l.statements) && err == nil; i++ {
+		_, err = conn.Prepare(ctx, l.statements[i].name, l.statements[i].sql)
 	}
-	return nil
+	if err != nil {
+		hangUp(conn)
+	}
+	return conn, err
 }
 
 func (l *connection) drop() {

@@ -18,15 +18,12 @@ var (
 	nodeFields     = append(slices.Clone(callbackFields), "name", "after", "takes_results")
 )
 
-// checkRepeated returns refusal, with the reason, if an object has a member twice.
-func checkRepeated(object []byte, fields []string, refusal RefusedError) error {
-	err := jsontext.CheckNames(object, fields, true)
-	if err == nil {
-		return nil
+// checkRepeated returns a RefusedError if an object has a member twice.
+func checkRepeated(object []byte, fields []string, rule, what string) error {
+	if err := jsontext.CheckNames(object, fields, true); err != nil {
+		return refuse(ErrInvalid, rule, "%s: %v", what, err)
 	}
-	refusal.message += err.Error()
-	refusal.kind = ErrInvalid
-	return &refusal
+	return nil
 }
 
 // checkDocument returns an error if an object of a flow has a member twice, or Postgres cannot store a node.
@@ -38,9 +35,9 @@ func checkDocument(document []byte) error {
 	if err := json.Unmarshal(document, &flow); err != nil {
 		return nil //nolint:nilerr // Postgres names the value of another type
 	}
-	err := checkRepeated(document, flowFields, RefusedError{Rule: "flow_has_known_members", message: "flow: "})
+	err := checkRepeated(document, flowFields, "flow_has_known_members", "flow")
 	if err == nil && flow.Callback != nil {
-		err = checkRepeated(flow.Callback, callbackFields, RefusedError{Rule: "flow_has_known_members", message: "flow: the callback: "})
+		err = checkRepeated(flow.Callback, callbackFields, "flow_has_known_members", "flow: the callback")
 	}
 	for i := 0; err == nil && i < len(flow.Nodes); i++ {
 		err = checkNode(i, flow.Nodes[i])

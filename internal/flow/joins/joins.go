@@ -53,6 +53,11 @@ func (e *RefusedError) Error() string { return e.message }
 // Unwrap returns the kind.
 func (e *RefusedError) Unwrap() error { return e.kind }
 
+// refuse returns a RefusedError.
+func refuse(kind error, rule, message string, args ...any) error {
+	return &RefusedError{Rule: rule, message: fmt.Sprintf(message, args...), kind: kind}
+}
+
 // ofState are the constraints that forbid an operation because of the state of other rows.
 var ofState = map[string]bool{
 	contract.OpenBatchRule:       true,
@@ -127,14 +132,14 @@ func CheckJSON(what string, text []byte) error {
 	var syntax *json.SyntaxError
 	var value json.RawMessage
 	if err := json.Unmarshal(text, &value); errors.As(err, &syntax) {
-		return &RefusedError{message: fmt.Sprintf("%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax), kind: ErrInvalid}
+		return refuse(ErrInvalid, "", "%s: it is not JSON (byte %d): %v", what, syntax.Offset, syntax)
 	}
 	err := jsontext.CheckSendable(text)
 	if err == nil && !utf8.Valid(text) {
 		err = errors.New("it contains bytes that are not UTF-8")
 	}
 	if err != nil {
-		return &RefusedError{message: fmt.Sprintf("%s: %v", what, err), kind: ErrInvalid}
+		return refuse(ErrInvalid, "", "%s: %v", what, err)
 	}
 	return nil
 }
@@ -151,7 +156,7 @@ func (j Joins) Open(ctx context.Context, b contract.NewBatch) (id dispatcherd.Jo
 	if b.Callback != nil {
 		err := CheckJSON("callback", b.Callback)
 		if err == nil {
-			err = checkRepeated(b.Callback, jobFields, RefusedError{Rule: "job_has_known_members", message: "the callback: "})
+			err = checkRepeated(b.Callback, jobFields, "job_has_known_members", "the callback")
 		}
 		if err != nil {
 			return 0, err
@@ -199,11 +204,8 @@ func (j Joins) InsertUnique(
 	keep time.Duration,
 ) (id dispatcherd.JobID, inserted bool, err error) {
 	if keep < 0 || keep > 0 && keep < time.Microsecond {
-		return 0, false, &RefusedError{
-			Rule:    "for_time_is_up_to_100_years",
-			message: fmt.Sprintf("the time to keep the unique key is %v: it must be 0, or at least 1µs", keep),
-			kind:    ErrInvalid,
-		}
+		return 0, false, refuse(ErrInvalid, "for_time_is_up_to_100_years",
+			"the time to keep the unique key is %v: it must be 0, or at least 1µs", keep)
 	}
 	err = j.DB.QueryRow(ctx, `SELECT id, inserted
 		FROM dispatcherd.insert_unique($1::text::jsonb, $2, nullif($3::bigint, 0) * interval '1 microsecond')`,
@@ -225,7 +227,7 @@ func (j Joins) Cancel(ctx context.Context, id dispatcherd.JobID) (c contract.Can
 		}
 	}
 	if err == nil && b.EndedAt != nil && c == (contract.CancelledTree{}) { // otherwise its callback was pending or running
-		err = &RefusedError{Rule: "batch_has_not_ended", message: fmt.Sprintf("%s %d has ended", b.Kind, id), kind: ErrConflict}
+		err = refuse(ErrConflict, "batch_has_not_ended", "%s %d has ended", b.Kind, id)
 	}
 	return c, refused(err)
 }

@@ -80,7 +80,7 @@ func (j Joins) List(ctx context.Context, f contract.BatchFilter) (list []contrac
 func (j Joins) Get(ctx context.Context, id dispatcherd.JobID) (b contract.Batch, err error) {
 	err = j.read(ctx, &b, getSQL, int64(id))
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = &RefusedError{message: fmt.Sprintf("no batch or flow has the id %d", id), kind: ErrNotFound}
+		err = refuse(ErrNotFound, "", "no batch or flow has the id %d", id)
 	}
 	return b, err
 }
@@ -91,7 +91,7 @@ func (j Joins) Flow(ctx context.Context, id dispatcherd.JobID) (f contract.Flow,
 		return f, err
 	}
 	if f.Kind != contract.FlowKind {
-		return f, &RefusedError{message: fmt.Sprintf("%d is the id of a %s, not of a flow", id, f.Kind), kind: ErrNotFound}
+		return f, refuse(ErrNotFound, "", "%d is the id of a %s, not of a flow", id, f.Kind)
 	}
 	err = j.read(ctx, &f, nodesSQL, int64(id))
 	return f, err
@@ -137,7 +137,7 @@ func (j Joins) Types(ctx context.Context, ids []int64) ([]string, error) {
 	}
 	err := j.read(ctx, &found, typesSQL, ids)
 	if err == nil && found.Missing != 0 {
-		err = &RefusedError{message: fmt.Sprintf("no job or batch has the id %d", found.Missing), kind: ErrInvalid}
+		err = refuse(ErrInvalid, "", "no job or batch has the id %d", found.Missing)
 	}
 	return found.Types, err
 }

@@ -45,12 +45,12 @@ func (j Joins) Retry(ctx context.Context, id dispatcherd.JobID) (r contract.Retr
 		return r, err
 	}
 	conflict := func(rule, why string, args ...any) error {
-		return &RefusedError{Rule: rule, kind: ErrConflict, message: fmt.Sprintf("%s %d: ", b.Kind, id) + fmt.Sprintf(why, args...)}
+		return refuse(ErrConflict, rule, "%s %d: %s", b.Kind, id, fmt.Sprintf(why, args...))
 	}
 	sql := badMembersSQL
 	switch {
 	case b.Kind == contract.ChildrenKind:
-		return r, &RefusedError{Rule: "batch_exists", kind: ErrNotFound, message: fmt.Sprintf("%d is no batch or flow: retry the job", id)}
+		return r, refuse(ErrNotFound, "batch_exists", "%d is no batch or flow: retry the job", id)
 	case b.Callback && b.CallbackStatus == "" && b.EndedAt != nil && (b.CancelledBy != "" || !flow.Runs(b.RunWhen, b.Failed+b.Cancelled)):
 		return r, conflict("rows_exist", "its callback did not run, and was deleted by retention: insert the jobs again")
 	case b.Kind == contract.FlowKind:

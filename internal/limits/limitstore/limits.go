@@ -104,24 +104,11 @@ func (l Limits) set(ctx context.Context, v *contract.Limit, most int) (created b
 	err = l.DB.QueryRow(ctx, sql, args...).Scan(&created)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrEdited
-		if v.Version <= 0 {
-			err = l.notInserted(ctx, v.Key)
+		if _, missing := l.Get(ctx, v.Key); v.Version <= 0 && errors.Is(missing, ErrNotFound) {
+			err = ErrTooMany
 		}
 	}
 	return created, named(v.Key, err)
-}
-
-// notInserted says why setSQL changed nothing.
-func (l Limits) notInserted(ctx context.Context, key string) error {
-	var exists bool
-	err := l.DB.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.limits WHERE key = $1)`, key).Scan(&exists)
-	switch {
-	case err != nil:
-		return err
-	case exists:
-		return ErrEdited
-	}
-	return ErrTooMany
 }
 
 // Remove deletes a limit. A shorter prefix applies then, or the default of one job at a time.
