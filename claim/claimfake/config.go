@@ -21,8 +21,8 @@ func Config(dsn, name string) claim.Config {
 // ignored is an observer that ignores all reports.
 type ignored struct{}
 
-func (ignored) Statement(claim.Report)                    {}
+func (ignored) Statement(claim.Report)                     {}
 func (ignored) Refused(claim.Operation, dispatcherd.JobID) {}
-func (ignored) Unreadable(contract.Lane, error)           {}
-func (ignored) Listening(bool, error)                     {}
-func (ignored) Queue(float64)                             {}
+func (ignored) Unreadable(contract.Lane, error)            {}
+func (ignored) Listening(bool, error)                      {}
+func (ignored) Queue(float64)                              {}

@@ -113,11 +113,12 @@ func newWorkerMetrics(r prometheus.Registerer) *workerMetrics {
 	frames := background.Counters(r, "dispatcherd_worker_frames_total", "Frames received from and sent to workers.", "direction")
 	bytes := background.Counters(r, "dispatcherd_worker_bytes_total", "Bytes received from and sent to workers.", "direction")
 	m := &workerMetrics{
-		connections:    background.Gauge(r, "dispatcherd_worker_connections", "Open connections on the worker socket."),
-		in:             traffic{frames.WithLabelValues("in"), bytes.WithLabelValues("in")},
-		out:            traffic{frames.WithLabelValues("out"), bytes.WithLabelValues("out")},
-		complaints:     background.Counters(r, "dispatcherd_worker_errors_total", "Error frames sent to workers, by code.", "code"),
-		acceptFailures: background.Counters(r, "dispatcherd_worker_accept_failures_total", "Connections that could not be accepted.").WithLabelValues(),
+		connections: background.Gauge(r, "dispatcherd_worker_connections", "Open connections on the worker socket."),
+		in:          traffic{frames.WithLabelValues("in"), bytes.WithLabelValues("in")},
+		out:         traffic{frames.WithLabelValues("out"), bytes.WithLabelValues("out")},
+		complaints:  background.Counters(r, "dispatcherd_worker_errors_total", "Error frames sent to workers, by code.", "code"),
+		acceptFailures: background.Counters(r, "dispatcherd_worker_accept_failures_total",
+			"Connections that could not be accepted.").WithLabelValues(),
 		denied: background.Counters(r, "dispatcherd_worker_denied_total",
 			"Offers of slots refused because the worker's user may not serve one of their types.").WithLabelValues(),
 	}

@@ -51,7 +51,8 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
 	}
 	if err == nil {
-		all.Away, err = claim.Column[int32](ctx, c.DB, `SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
+		all.Away, err = claim.Column[int32](ctx, c.DB,
+			`SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
 	}
 	if err != nil {
 		return all, err
