@@ -17,10 +17,8 @@ import (
 // seems to be open. It runs until ctx ends.
 func (w *Worker) guard(ctx context.Context, c *workerproto.Conn) {
 	for left := c.Keep(); left > 0; left = c.Keep() {
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, left) {
 			return
-		case <-time.After(left):
 		}
 	}
 	w.mu.Lock()

@@ -51,7 +51,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			pause = w.opts.MinBackoff // the session lasted, or the next dispatcher is about to start
 		}
 		w.at++
-		w.backOff(ctx, pause)
+		wait(ctx, pause/2+rand.N(pause/2+1))
 	}
 }
 
@@ -69,11 +69,13 @@ func call[T any](w *Worker, name string, f func(T), value T) {
 	}
 }
 
-// backOff waits between pause/2 and pause, or until ctx is done.
-func (w *Worker) backOff(ctx context.Context, pause time.Duration) {
+// wait waits for d. It returns false if ctx ends before.
+func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
-	case <-time.After(pause/2 + rand.N(pause/2+1)):
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -125,7 +127,11 @@ func (w *Worker) session(ctx context.Context) (welcomed bool, err error) {
 	w.room = c.Welcome().Limits.MaxFrame / 4 * 3
 	connected, end := context.WithCancel(ctx)
 	defer end()
-	go w.expireReports(connected, c.Welcome().Limits.Timeout)
+	go func() {
+		for wait(connected, c.Welcome().Limits.Timeout) {
+			w.nextPeriod()
+		}
+	}()
 	if c.Remote() {
 		go w.guard(connected, c)
 	}

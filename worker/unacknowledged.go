@@ -1,9 +1,6 @@
 package worker
 
 import (
-	"context"
-	"time"
-
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
@@ -46,20 +43,7 @@ func (w *Worker) restoreReportLocked(sl *slot, c *workerproto.Conn) {
 	}
 }
 
-// expireReports drops reports that are older than a whole period. It runs until ctx ends.
-func (w *Worker) expireReports(ctx context.Context, period time.Duration) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			w.nextPeriod()
-		}
-	}
-}
-
+// nextPeriod drops reports that are older than a whole period.
 func (w *Worker) nextPeriod() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

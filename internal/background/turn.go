@@ -104,16 +104,15 @@ const (
 
 // End ends the step in progress, with what Service.Do has returned.
 func (t *Turn) End(now time.Time, wait time.Duration, err error) Outcome {
-	t.stepping = false
+	stale := t.stale()
+	t.stepping, t.ready = false, err == nil && !stale
 	t.at, t.rest = now.Add(max(wait, 0)), now.Add(t.service.Rest)
-	failed, discontinued := err != nil && !t.stale(), err != nil && t.stale()
-	t.ready = err == nil && !t.stale()
 	if err != nil {
 		t.next.Woken |= t.begun.Woken
 		t.next.Moved += t.begun.Moved
 	}
 	switch {
-	case failed:
+	case err != nil && !stale:
 		t.at, t.retry = now, now.Add(failurePause.Delay(t.failures, t.rng))
 		if t.failures++; t.failures > 1 {
 			return FailedAgain
@@ -122,7 +121,7 @@ func (t *Turn) End(now time.Time, wait time.Duration, err error) Outcome {
 	case t.failures > 0:
 		t.failures = 0
 		return Recovered
-	case discontinued:
+	case err != nil:
 		return Discontinued
 	}
 	return Succeeded
