@@ -101,13 +101,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	if d.lock, err = lockOf(cfg.WorkerSocket, worker); err != nil {
 		return nil, err
 	}
-	d.reports = &storeObserver{
-		log:        log,
-		metrics:    d.metrics,
-		refused:    newRefusedRows(d.metrics, log),
-		listening:  func(up bool) { d.loop.Order(actor.Listening{On: up}) },
-		statements: statementLog{log: log, dsn: cfg.DSN, latest: "Postgres does not answer"},
-	}
+	d.reports = newStoreObserver(d)
 	d.store, err = claim.Open(ctx, claim.Config{
 		DSN:         cfg.DSN,
 		Name:        cfg.Name,

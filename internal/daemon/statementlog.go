@@ -11,9 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
-	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -40,7 +38,7 @@ type statementLog struct {
 }
 
 // explained are the operations whose errors about a row are no fault of Postgres, and may quote the row. A spawn is answered with the
-// error. The others are sent again row by row, or lane by lane, and refusedRows reports the row.
+// error. The others are sent again row by row, or lane by lane, and storeObserver reports the row.
 var explained = []claim.Operation{
 	claim.OpSpawn,
 	claim.OpFetch,
@@ -155,9 +153,10 @@ type storeObserver struct {
 	log        *zap.Logger
 	metrics    *metrics
 	listening  func(up bool)
-	refused    *refusedRows
 	statements statementLog
 	notified   atomic.Bool // notifications arrive
+	rows       *limitedLog // that Postgres refuses
+	lanes      *limitedLog // that Postgres cannot read
 	down       bool        // a lost connection was logged; used by the goroutine of the listener only
 }
 
@@ -166,12 +165,6 @@ func (o *storeObserver) Statement(r claim.Report) {
 	o.metrics.statement(r)
 	o.statements.report(r)
 }
-
-// Refused implements claim.Observer.
-func (o *storeObserver) Refused(op claim.Operation, id dispatcherd.JobID) { o.refused.refused(op, id) }
-
-// Unreadable implements claim.Observer.
-func (o *storeObserver) Unreadable(lane contract.Lane, why error) { o.refused.unreadable(lane, why) }
 
 // Listening implements claim.Observer. It is called after each failed attempt.
 func (o *storeObserver) Listening(up bool, why error) {

@@ -8,8 +8,10 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"go.uber.org/zap"
 )
 
 // statements executes the effects for Postgres. Each statement in flight has its own goroutine, so
@@ -35,7 +37,11 @@ func (s *statements) start(ctx context.Context) func(effect.Effect) {
 	scanning, giveUp := context.WithCancel(ctx)
 	s.giveUp = giveUp
 	loads := newLoads(&s.running, s.load, func(r contract.LoadResult) {
-		s.reports.refused.loaded(r.Won)
+		for i := range r.Won {
+			if r.Won[i].Unfit != "" {
+				s.reports.refused(claim.OpLoad, r.Won[i].ID)
+			}
+		}
 		s.loop.Result(actor.Loaded{Result: r})
 	})
 	return func(e effect.Effect) {
@@ -84,7 +90,9 @@ func (s *statements) resolve(ctx context.Context, r *contract.ClaimRequest) {
 
 // took passes the rows on that a claim took.
 func (s *statements) took(r *contract.ClaimRequest, result contract.ClaimResult) {
-	s.reports.refused.claimed(result.Unclaimable)
+	for _, row := range result.Unclaimable {
+		s.reports.refused(claim.OpClaim, row.ID)
+	}
 	s.claimed(result.Won)
 	s.claimed(result.Loading)
 	if s.doubts(result.Verdict) {
@@ -121,7 +129,9 @@ func (s *statements) adopt(ctx context.Context, r *contract.AdoptRequest) {
 
 func (s *statements) finish(ctx context.Context, r *contract.FinishRequest) {
 	result := s.store.Finish(ctx, *r)
-	s.reports.refused.ended(result.Deferred)
+	for i := range result.Deferred { // locked_by is the process id of the session that has locked the row, or 0
+		s.reports.refused(claim.OpFinish, result.Deferred[i].ID, zap.Int32("locked_by", result.Deferred[i].Holder))
+	}
 	s.finished(r, &result) // afterwards the loop may reuse the request
 	s.loop.Result(actor.Finished{Request: r, Result: result})
 }
