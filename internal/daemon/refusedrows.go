@@ -21,8 +21,9 @@ func newStoreObserver(d *Daemon) *storeObserver {
 		metrics:    d.metrics,
 		listening:  func(up bool) { d.loop.Order(actor.Listening{On: up}) },
 		statements: statementLog{log: d.log, dsn: d.cfg.DSN, latest: "Postgres does not answer"},
-		rows:       newLimitedLog(d.log, 1, "Postgres refuses a row or has locked it; other rows are processed, and 'dispatcherd job why' says why"),
-		lanes:      newLimitedLog(d.log, 1, "Postgres cannot read a lane; its jobs wait, and it is read again every minute"),
+		rows: newLimitedLog(d.log, 1,
+			"Postgres refuses a row or has locked it; other rows are processed, and 'dispatcherd job why' says why"),
+		lanes: newLimitedLog(d.log, 1, "Postgres cannot read a lane; its jobs wait, and it is read again every minute"),
 	}
 }
 

@@ -82,9 +82,9 @@ type Lists interface {
 	Status(ctx context.Context) contract.Status
 	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
 	Dispatchers(ctx context.Context) ([]contract.Dispatcher, error)
-	// Checks reports whether the dispatcher can work. alive says whether the loop runs.
-	// checks are the states of everything else that the dispatcher needs.
-	Checks() (alive bool, checks []Check)
+	// Checks reports whether the dispatcher can work: first whether the loop runs, and if it does the states of everything else that the
+	// dispatcher needs.
+	Checks() []Check
 }
 
 // Check is the state of one thing that the dispatcher needs: one line of /readyz?verbose.

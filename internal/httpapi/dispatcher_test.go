@@ -180,7 +180,7 @@ func (*fake) Types(context.Context, bool) (p contract.TypePage) {
 func (*fake) Waiting() []contract.WaitingRequest {
 	return []contract.WaitingRequest{{ID: -2, Type: "pdf", Age: 1.5}, {ID: -3, Type: "xls", Priority: 3}, {ID: -7, Type: "pdf"}}
 }
-func (*fake) Checks() (bool, []Check) { return true, []Check{{Name: "postgres"}} }
+func (*fake) Checks() []Check { return []Check{{Name: "loop", OK: true}, {Name: "postgres"}} }
 func (*fake) Cancel(context.Context, dispatcherd.JobID, string) (dispatcherd.Status, error) {
 	return dispatcherd.Running, nil
 }

@@ -22,14 +22,14 @@ import (
 func (h *Handler) Serve(ctx context.Context, l net.Listener, guests bool, handler http.Handler, errorLog *log.Logger) error {
 	c := h.newConnections(guests)
 	web := NewRelay(ctx, l)
-	d := &demux{h: h, connections: c, http: web, frames: web.branch()}
+	frames := web.branch()
 	go web.Run(func(conn net.Conn) {
 		caller := &callerConn{Conn: conn, connections: c}
 		c.changed(caller, http.StateNew) // in the order in which they arrive, so that the oldest idle one makes room
-		go d.route(caller)
+		go h.route(caller, web, frames)
 	})
 	ended := make(chan error, 1)
-	go func() { ended <- h.serveFrames(ctx, d.frames, c) }()
+	go func() { ended <- h.serveFrames(ctx, frames, c) }()
 	err := h.serve(ctx, web, c, handler, errorLog)
 	_ = web.Close() // serve may have ended because net/http failed
 	return cmp.Or(err, ignoreClosed(<-ended))
@@ -42,26 +42,19 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// demux passes each connection to HTTP or to frames. Errors of the listener are passed to net/http.
-type demux struct {
-	h            *Handler
-	connections  *connections
-	http, frames *Relay
-}
-
-// route reads the first byte of a connection. A connection that sends nothing counts as
-// idle. It is closed after HeaderTimeout, or to make room, or when demux is closed.
-func (d *demux) route(c *callerConn) {
-	_ = c.SetReadDeadline(time.Now().Add(d.h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
-	keep := context.AfterFunc(d.http.Closed, func() { _ = c.Conn.Close() })
+// route passes a connection to HTTP or to frames. Without TLS it reads the first byte of the connection. A connection that sends nothing
+// counts as idle. It is closed after HeaderTimeout, or to make room, or when the relays are closed.
+func (h *Handler) route(c *callerConn, web, frames *Relay) {
+	_ = c.SetReadDeadline(time.Now().Add(h.cfg.HeaderTimeout)) // fails only on a closed connection, and then the read fails, too
+	keep := context.AfterFunc(web.Closed, func() { _ = c.Conn.Close() })
 	framed, err := c.framed()
 	handed := false
 	if keep() && err == nil {
 		_ = c.SetReadDeadline(time.Time{}) // HTTP and frames set their own deadlines
-		to := d.http
+		to := web
 		if framed {
-			d.connections.changed(c, http.StateActive)
-			to = d.frames
+			c.connections.changed(c, http.StateActive)
+			to = frames
 		}
 		handed = to.Pass(c, nil)
 	}
@@ -81,12 +74,12 @@ func (c *callerConn) framed() (bool, error) {
 	return first[0] == '{', err
 }
 
-// callerConn is a connection of which demux knows its protocol.
+// callerConn is a connection of a caller.
 type callerConn struct {
 	net.Conn
 
 	connections *connections
-	unread      []byte // what demux has read and Read has not returned
+	unread      []byte // what route has read and Read has not returned
 }
 
 // Read implements net.Conn.

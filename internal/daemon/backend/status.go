@@ -184,7 +184,7 @@ func (b *Backend) Summary() (s contract.Summary) {
 const probePatience = time.Second
 
 // Checks implements httpapi.Backend.
-func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
+func (b *Backend) Checks() []httpapi.Check {
 	answer := make(chan actor.Gauges, 1)
 	go func() {
 		var g actor.Gauges
@@ -198,14 +198,15 @@ func (b *Backend) Checks() (alive bool, checks []httpapi.Check) {
 		if !b.Subscribed() {
 			notify.Info = "only polling finds new jobs"
 		}
-		return true, []httpapi.Check{
+		return []httpapi.Check{
+			{Name: "loop", OK: true},
 			check("postgres", g.CircuitOpen, b.Outage(), "answers"),
 			notify,
 			check("sockets", b.CutOff(), "cannot be reached, as the log says", "can be reached"),
 			check("serving", b.stopping(), "about to stop", "takes work"),
 		}
 	case <-time.After(probePatience):
-		return false, nil
+		return []httpapi.Check{{Name: "loop"}}
 	}
 }
 
