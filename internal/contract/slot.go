@@ -53,6 +53,14 @@ type Rival struct {
 	Passed *float64 `json:"passed_in_seconds"`
 }
 
+// RunnerUp is the best job that was considered after the placed job. If the placed job
+// preempted another job, RunnerUp is the preempted job.
+type RunnerUp struct {
+	Job   int64   `json:"job,omitempty"` // 0: a row that was not yet read; Score is the upper bound of its lane
+	Type  string  `json:"type"`
+	Score float64 `json:"score"`
+}
+
 // Score is a score by term, in points.
 type Score struct {
 	Total    float64 `json:"total"`

@@ -130,7 +130,7 @@ func (d *Daemon) scrapeLoop(emit emit) {
 	emitGauges(emit, "dispatcherd_state", "Current numbers of the dispatcher.", state, "what")
 	for name, held := range map[string]int{
 		"processors": quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(), "refusals": quota.Refusals.Largest(),
-		"database_calls": d.api.calls.Largest(), "uploads": d.api.backend.LargestUploader(),
+		"database_calls": d.api.calls.Largest(), "uploads": d.api.backend.Uploaders.Largest(),
 	} {
 		largest[name] = float64(held)
 	}
@@ -232,7 +232,7 @@ func (d *Daemon) scrapeAPI(emit emit) {
 	emitGauge(emit, "dispatcherd_api_shared_request_bytes", "Bytes of events and answers of shared requests.", g.Bytes)
 	emitGauge(emit, "dispatcherd_api_body_bytes", "Bytes of request bodies in memory.", g.Bodies)
 	emitGauge(emit, "dispatcherd_api_uploads", "Uploads in progress; each holds a connection to Postgres.", d.api.backend.ActiveUploads())
-	emitGauge(emit, "dispatcherd_api_watched_rows", "Rows that callers wait for.", d.api.rows.Watched())
+	emitGauge(emit, "dispatcherd_api_watched_rows", "Rows that callers wait for.", d.api.rows.Watched.Load())
 	written, leftOut := d.api.backend.Cluster.Written()
 	emitCounter(emit, "dispatcherd_summaries_written_total", "Summaries written because callers look at the cluster: about one per second.",
 		written)
@@ -259,10 +259,10 @@ func (d *Daemon) scrapeRequests(emit emit) {
 	count("durable", submitted, ends)
 	emitCounter(emit, "dispatcherd_requests_diverted_total",
 		"Requests that became rows only because no slot of this dispatcher supports their type and one of another does; also counted as durable.",
-		d.api.rows.Diverted())
+		d.api.rows.Diverted.Load())
 	emitCounter(emit, "dispatcherd_distant_reports_dropped_total",
 		"Events of durable requests that their callers at other dispatchers do not get, because too many wait to be written.",
-		d.api.rows.Dropped())
+		d.api.rows.Dropped.Load())
 }
 
 // scrapeRows emits the latest numbers of rows.

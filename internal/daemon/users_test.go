@@ -142,7 +142,7 @@ func TestUploadsOfOneUserLeaveConnectionsToOthers(t *testing.T) {
 	for range 10 {
 		hostile.Go(func() { callAs(ctx, d, "uid 1", "POST /v1/jobs", body, "application/x-ndjson") })
 	}
-	require.Eventually(t, func() bool { return d.api.backend.LargestUploader() == 10 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return d.api.backend.Uploaders.Largest() == 10 }, time.Minute, time.Millisecond)
 	acquired(t, d, 3)
 	for _, user := range []string{"uid 1", "uid 2"} {
 		require.Equal(t, http.StatusNotFound, callAs(t.Context(), d, user, "GET /v1/jobs/999999", http.NoBody, "").Code)
@@ -153,5 +153,5 @@ func TestUploadsOfOneUserLeaveConnectionsToOthers(t *testing.T) {
 	hangUp()
 	require.NoError(t, write.Close())
 	hostile.Wait()
-	require.Zero(t, d.api.backend.LargestUploader())
+	require.Zero(t, d.api.backend.Uploaders.Largest())
 }

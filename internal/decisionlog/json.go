@@ -13,23 +13,23 @@ import (
 // Line is an entry as "debug bundle" exports it: one JSON object per line. Scores
 // are in points, times in seconds.
 type Line struct {
-	At        time.Time `json:"at"`
-	Decision  string    `json:"decision"` // placed, waiting, ended
-	Job       int64     `json:"job,omitempty"`
-	Attempt   int       `json:"attempt,omitempty"`
-	Mode      string    `json:"mode,omitempty"`
-	Type      string    `json:"type,omitempty"`
-	Priority  int       `json:"priority"`
-	Slot      int64     `json:"slot,omitempty"`
-	Worker    string    `json:"worker,omitempty"`
-	Capacity  int32     `json:"capacity,omitempty"`
-	SlotTypes int32     `json:"slot_types,omitempty"`
-	Score     *Score    `json:"score,omitempty"`
-	RunnerUp  *RunnerUp `json:"runner_up,omitempty"`
-	Reasons   []string  `json:"reasons,omitempty"`
-	Outcome   string    `json:"outcome,omitempty"`
-	Waited    *float64  `json:"waited_seconds,omitempty"`
-	Ran       *float64  `json:"ran_seconds,omitempty"`
+	At        time.Time          `json:"at"`
+	Decision  string             `json:"decision"` // placed, waiting, ended
+	Job       int64              `json:"job,omitempty"`
+	Attempt   int                `json:"attempt,omitempty"`
+	Mode      string             `json:"mode,omitempty"`
+	Type      string             `json:"type,omitempty"`
+	Priority  int                `json:"priority"`
+	Slot      int64              `json:"slot,omitempty"`
+	Worker    string             `json:"worker,omitempty"`
+	Capacity  int32              `json:"capacity,omitempty"`
+	SlotTypes int32              `json:"slot_types,omitempty"`
+	Score     *Score             `json:"score,omitempty"`
+	RunnerUp  *contract.RunnerUp `json:"runner_up,omitempty"`
+	Reasons   []string           `json:"reasons,omitempty"`
+	Outcome   string             `json:"outcome,omitempty"`
+	Waited    *float64           `json:"waited_seconds,omitempty"`
+	Ran       *float64           `json:"ran_seconds,omitempty"`
 }
 
 // Score is a score by term, in points. The terms of a job that waits are not
@@ -43,13 +43,6 @@ type Score struct {
 	Brevity  float64 `json:"brevity,omitempty"`
 }
 
-// RunnerUp is the best job that was considered after the one that was placed.
-type RunnerUp struct {
-	Job   int64   `json:"job,omitempty"`
-	Type  string  `json:"type"`
-	Score float64 `json:"score"`
-}
-
 // Line returns the entry as it is exported.
 func (e *Entry) Line() Line {
 	l := Line{At: e.At.UTC(), Decision: e.Kind.String(), Job: int64(e.Job), Type: e.Type, Priority: int(e.Priority), Reasons: e.ReasonNames()}
@@ -61,9 +54,7 @@ func (e *Entry) Line() Line {
 		l.Score = new(Score(e.Terms.Points()))
 		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
 		l.Waited = new(contract.Seconds(e.Waited))
-		if r := e.RunnerUp; r.Type != "" {
-			l.RunnerUp = &RunnerUp{int64(r.Job), r.Type, r.Score.Points()}
-		}
+		l.RunnerUp = e.Second()
 	case actor.DecisionWaiting:
 		if e.Type != "" {
 			l.Score = &Score{Total: e.Score.Points()}
@@ -73,6 +64,15 @@ func (e *Entry) Line() Line {
 		l.Waited, l.Ran = new(contract.Seconds(e.Waited)), new(contract.Seconds(e.Ran))
 	}
 	return l
+}
+
+// Second returns the best job that was considered after the placed one; nil = no other job was considered.
+func (e *Entry) Second() *contract.RunnerUp {
+	r := e.RunnerUp
+	if r.Type == "" {
+		return nil
+	}
+	return &contract.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: r.Score.Points()}
 }
 
 // ReasonNames returns the reasons of the entry as text.

@@ -20,7 +20,7 @@ type connections struct {
 	guests bool // a new connection is a guest
 
 	mu    sync.Mutex
-	open  map[net.Conn]openConn
+	open  map[net.Conn]*openConn
 	idle  map[string]*list.List // by user: of net.Conn; the longest idle is at the front
 	users *quota.Quota
 }
@@ -35,7 +35,7 @@ type openConn struct {
 
 func (h *Handler) newConnections(guests bool) *connections {
 	return &connections{
-		h: h, guests: guests, open: map[net.Conn]openConn{}, idle: map[string]*list.List{}, users: quota.New(h.cfg.MaxConnections),
+		h: h, guests: guests, open: map[net.Conn]*openConn{}, idle: map[string]*list.List{}, users: quota.New(h.cfg.MaxConnections),
 	}
 }
 
@@ -43,8 +43,8 @@ func (h *Handler) newConnections(guests bool) *connections {
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, known := c.open[conn]
-	if at.idle != nil {
+	at := c.open[conn]
+	if at != nil && at.idle != nil {
 		c.idle[at.user].Remove(at.idle)
 		at.idle = nil
 	}
@@ -53,16 +53,16 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 		c.dropLocked(conn)
 		return
 	}
-	if !known {
-		at.guest = c.guests
-		at.user = workerproto.PeerOf(conn).User()
+	fresh := at == nil
+	if fresh {
+		at = &openConn{user: workerproto.PeerOf(conn).User(), guest: c.guests}
+		c.open[conn] = at
 		c.h.open.Add(1)
 	}
 	if idle && !at.guest {
 		at.idle = c.idleOf(at.user).PushBack(conn)
 	}
-	c.open[conn] = at
-	if !known && !at.guest {
+	if fresh && !at.guest {
 		c.countLocked(conn, at.user)
 	}
 }
@@ -71,13 +71,12 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 func (c *connections) identified(conn net.Conn, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, known := c.open[conn]
-	if !known || !at.guest && at.user == user {
+	at := c.open[conn]
+	if at == nil || !at.guest && at.user == user {
 		return
 	}
 	c.uncountLocked(at)
 	at.user, at.guest = user, false
-	c.open[conn] = at
 	c.countLocked(conn, user)
 }
 
@@ -91,7 +90,7 @@ func (c *connections) countLocked(conn net.Conn, user string) {
 }
 
 // uncountLocked is the opposite of countLocked.
-func (c *connections) uncountLocked(at openConn) {
+func (c *connections) uncountLocked(at *openConn) {
 	if at.guest {
 		return
 	}

@@ -97,11 +97,16 @@ func firstEvent(lastID string) int {
 	return n + 1
 }
 
+// gap queues the event that events are missing.
+func (h *Handler) gap(out *sse, missed int) {
+	h.obs.Refused(BoundEvents)
+	out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+}
+
 // sendEvents queues the events of a view.
 func (h *Handler) sendEvents(out *sse, v *ondemand.View) {
 	if v.Missed > 0 {
-		h.obs.Refused(BoundEvents)
-		out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, v.Missed))
+		h.gap(out, v.Missed)
 	}
 	first := v.Next - len(v.Events)
 	for i := range v.Events {

@@ -214,7 +214,7 @@ func (r *frameRequest) abandon(cause error) {
 	case r.stop != nil:
 		r.stop(cause)
 	case r.job != 0:
-		r.s.h.requests.Abandon(r.job, r)
+		r.s.h.backend.Abandon(r.job, r)
 	}
 }
 

@@ -129,8 +129,7 @@ func (h *Handler) sendReports(statuses *statusLine, job *contract.Job, missed in
 		statuses.send(job)
 	}
 	if missed > 0 {
-		h.obs.Refused(BoundEvents)
-		statuses.out.event("", "gap", fmt.Appendf(nil, `{"missed":%d}`, missed))
+		h.gap(statuses.out, missed)
 	}
 	for _, e := range reports {
 		if e.Attempt >= statuses.attempt {

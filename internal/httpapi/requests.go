@@ -79,7 +79,7 @@ func (h *Handler) answerDirect(w http.ResponseWriter, r *http.Request, o *ondema
 		h.extendWrite(w)
 		return writeAnswer(w, id, &a)
 	case <-r.Context().Done():
-		h.requests.Abandon(id, c)
+		h.backend.Abandon(id, c)
 		return rest.CallerGone.Of("")
 	}
 }

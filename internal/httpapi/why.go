@@ -114,25 +114,17 @@ const (
 
 // Placement is the decision to run a job on a slot.
 type Placement struct {
-	At        time.Time      `json:"at"`
-	Attempt   int            `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
-	Slot      int64          `json:"slot"`
-	Worker    string         `json:"worker"`
-	Score     contract.Score `json:"score"`
-	Capacity  int            `json:"capacity"`                  // slots of all dispatchers that supported the type, free or busy
-	SlotTypes int            `json:"slot_types"`                // types that the slot supports
-	RunnerUp  *RunnerUp      `json:"runner_up,omitempty"`       // nil: no other job was considered
-	Waited    float64        `json:"waited_seconds"`            // from the arrival of the job to the placement
-	Permits   float64        `json:"permits_seconds,omitempty"` // the first part of the wait of a job with keys, before it had its permits
-	WaitedFor []string       `json:"waited_for,omitempty"`      // reasons why jobs of its type did not start in this time
-}
-
-// RunnerUp is the best job that was considered after the placed job. If the placed job
-// preempted another job, RunnerUp is the preempted job.
-type RunnerUp struct {
-	Job   int64   `json:"job,omitempty"` // 0: a row that was not yet read; Score is the upper bound of its lane
-	Type  string  `json:"type"`
-	Score float64 `json:"score"`
+	At        time.Time          `json:"at"`
+	Attempt   int                `json:"attempt"` // 0 for a queued job, because the claim that follows assigns its attempt
+	Slot      int64              `json:"slot"`
+	Worker    string             `json:"worker"`
+	Score     contract.Score     `json:"score"`
+	Capacity  int                `json:"capacity"`                  // slots of all dispatchers that supported the type, free or busy
+	SlotTypes int                `json:"slot_types"`                // types that the slot supports
+	RunnerUp  *contract.RunnerUp `json:"runner_up,omitempty"`       // nil: no other job was considered
+	Waited    float64            `json:"waited_seconds"`            // from the arrival of the job to the placement
+	Permits   float64            `json:"permits_seconds,omitempty"` // the first part of the wait of a job with keys, before it had its permits
+	WaitedFor []string           `json:"waited_for,omitempty"`      // reasons why jobs of its type did not start in this time
 }
 
 // End is the end of an attempt, or of a request.

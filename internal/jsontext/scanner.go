@@ -182,12 +182,7 @@ func (s *Scanner) value(depth int) {
 
 // nested reads an object or array.
 func (s *Scanner) nested(open byte, depth int) {
-	s.at++
-	if s.Peek() == open+2 {
-		s.at++
-		return
-	}
-	for more := true; more; more = s.More(open + 2) {
+	for more := s.Begin(open); more; more = s.More(open + 2) {
 		if open == '{' {
 			s.rawName()
 		}

@@ -93,9 +93,6 @@ func (s *Service) Submit(ctx context.Context, o *Request, c Caller) (dispatcherd
 	return s.backend.Submit(ctx, s.submittable(o), c)
 }
 
-// Abandon cancels a request that was submitted with Submit.
-func (s *Service) Abandon(id dispatcherd.JobID, c Caller) { s.backend.Abandon(id, c) }
-
 // Gauges are current numbers.
 type Gauges struct {
 	Requests  int   // shared requests, current or kept

@@ -70,21 +70,18 @@ type Backend struct {
 
 	Cluster   *Cluster
 	uploads   chan struct{} // one element for each running upload
-	uploaders *quota.Places // of each user, for uploads
+	Uploaders *quota.Places // of each user, for uploads
 }
 
 // New returns a Backend.
 func New(c Config) *Backend {
-	b := &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), uploaders: quota.NewPlaces(c.Uploads - 1)}
+	b := &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), Uploaders: quota.NewPlaces(c.Uploads - 1)}
 	b.Cluster = NewCluster(c.Dispatcher, b.Summary, b.jobs().Exchange)
 	return b
 }
 
 // ActiveUploads returns the number of running uploads.
 func (b *Backend) ActiveUploads() int { return len(b.uploads) }
-
-// LargestUploader returns how many uploads the user with the most has or waits for.
-func (b *Backend) LargestUploader() int { return b.uploaders.Largest() }
 
 func (b *Backend) jobs() claim.Jobs { return claim.Jobs{DB: b.Pool} }
 
@@ -131,7 +128,7 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 		return 0, err
 	}
 	if r.Elsewhere {
-		b.Rows.diverted.Add(1)
+		b.Rows.Diverted.Add(1)
 	}
 	b.Rows.watch(id, c, true, late)
 	b.Loop.Ask(func(core *actor.Core) { // the job may have been sent before its id was known here

@@ -21,7 +21,6 @@ type distant struct {
 	count   atomic.Int64                    // of running
 	reports []claim.DistantReport           // to be written
 	bytes   int                             // of reports
-	dropped atomic.Uint64                   // reports beyond maxReported
 }
 
 // The bounds of distant. The callers of further requests get no events, and their answers only when the rows are read again.
@@ -63,7 +62,7 @@ func (r *Rows) tell(id dispatcherd.JobID, e *ondemand.Event) {
 	case e.Name == ended:
 		delete(d.running, id)
 	case d.bytes > maxReported:
-		d.dropped.Add(1)
+		r.Dropped.Add(1)
 		return
 	}
 	d.bytes += len(e.Data)

@@ -133,7 +133,7 @@ func TestEventsForDistantCallersAreBounded(t *testing.T) {
 	rows.tell(1, &ondemand.Event{Name: ended})
 	rows.tell(1, part)
 	require.Len(t, rows.distant.reports, 6)
-	require.EqualValues(t, 5, rows.Dropped())
+	require.EqualValues(t, 5, rows.Dropped.Load())
 	require.Empty(t, rows.distant.running)
 	for i := range maxDistant + 10 {
 		rows.Claimed([]contract.Won{{ID: dispatcherd.JobID(i), Left: time.Minute}})

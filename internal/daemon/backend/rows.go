@@ -20,11 +20,11 @@ import (
 // repeated query for all of them finds changes by other dispatchers. It implements
 // shell.Rows.
 type Rows struct {
-	db     claim.DB
-	every  time.Duration
-	worker func(dispatcherd.SessionID) string
-	count  atomic.Int64 // watched rows; read without the lock
-	wake   func(contract.Topics)
+	db      claim.DB
+	every   time.Duration
+	worker  func(dispatcherd.SessionID) string
+	Watched atomic.Int64 // number of rows that callers watch; read without the lock
+	wake    func(contract.Topics)
 
 	mu      sync.Mutex
 	watched map[dispatcherd.JobID]*watchedRow
@@ -33,7 +33,8 @@ type Rows struct {
 	over    bool // Release was called
 	distant distant
 
-	diverted atomic.Uint64 // of the durable requests, those that are rows only because another dispatcher has the slots
+	Diverted atomic.Uint64 // of the durable requests, those that are rows only because another dispatcher has the slots
+	Dropped  atomic.Uint64 // events that callers at other dispatchers do not get
 
 	progress map[dispatcherd.JobID]claim.Progress // the latest progress of each job that runs here, before it is written to the row
 }
@@ -79,7 +80,7 @@ func (r *Rows) watch(id dispatcherd.JobID, c ondemand.Caller, answered, late boo
 	if w == nil {
 		w = &watchedRow{watchers: map[ondemand.Caller]bool{}}
 		r.watched[id] = w
-		if r.count.Add(1) == 1 {
+		if r.Watched.Add(1) == 1 {
 			r.wake(contract.RowWatched)
 		}
 	}
@@ -106,13 +107,13 @@ func (r *Rows) removeLocked(id dispatcherd.JobID, w *watchedRow, c ondemand.Call
 	delete(w.watchers, c)
 	if len(w.watchers) == 0 {
 		delete(r.watched, id)
-		r.count.Add(-1)
+		r.Watched.Add(-1)
 	}
 }
 
 // Sent implements shell.Rows.
 func (r *Rows) Sent(e *effect.Send) {
-	if r.count.Load() > 0 {
+	if r.Watched.Load() > 0 {
 		r.started(e.Job, e.Slot, e.Attempt, r.worker(e.Session))
 	}
 	if r.distant.count.Load() > 0 {
@@ -162,7 +163,7 @@ func (r *Rows) Reported(e *effect.Report) {
 // Finished reports the recorded ends.
 func (r *Rows) Finished(req *contract.FinishRequest, res *contract.FinishResult) {
 	distant := r.distant.count.Load() > 0
-	if r.count.Load() == 0 && !distant {
+	if r.Watched.Load() == 0 && !distant {
 		return
 	}
 	for i := range req.Items {
@@ -225,7 +226,7 @@ func (r *Rows) changed(s *claim.State, here bool) {
 func (r *Rows) Polling() background.Service {
 	var next time.Time // read of all rows; most durable requests end before the first one
 	step := func(ctx context.Context, now background.Now) (time.Duration, error) {
-		if r.count.Load() == 0 {
+		if r.Watched.Load() == 0 {
 			next = time.Time{}
 			return time.Hour, nil
 		}
@@ -294,12 +295,3 @@ func (r *Rows) Tally() (begun uint64, ends [ondemand.Changed]uint64) {
 	defer r.mu.Unlock()
 	return r.begun, r.ends
 }
-
-// Diverted returns how many of the durable requests are rows only because another dispatcher has the slots.
-func (r *Rows) Diverted() uint64 { return r.diverted.Load() }
-
-// Dropped returns how many events callers at other dispatchers do not get.
-func (r *Rows) Dropped() uint64 { return r.distant.dropped.Load() }
-
-// Watched returns the number of rows that callers watch.
-func (r *Rows) Watched() int64 { return r.count.Load() }

@@ -75,7 +75,7 @@ func (b *Backend) InsertLines(
 func (b *Backend) beginUpload(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.UploadWait)
 	defer cancel()
-	mine, err := b.uploaders.Enter(ctx, quota.UserOf(ctx))
+	mine, err := b.Uploaders.Enter(ctx, quota.UserOf(ctx))
 	if err == nil {
 		select {
 		case b.uploads <- struct{}{}:

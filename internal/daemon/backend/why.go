@@ -285,14 +285,11 @@ func addOrigin(why *httpapi.Why, job *contract.Job, me int) {
 }
 
 func placementView(e *decisionlog.Entry) *httpapi.Placement {
-	p := &httpapi.Placement{
+	return &httpapi.Placement{
 		At: e.At, Attempt: int(e.Attempt), Slot: int64(e.Slot), Worker: e.Worker, Score: e.Terms.Points(),
 		Capacity: int(e.Capacity), SlotTypes: int(e.SlotTypes), Waited: contract.Seconds(e.Waited), WaitedFor: e.ReasonNames(),
+		RunnerUp: e.Second(),
 	}
-	if r := e.RunnerUp; r.Type != "" {
-		p.RunnerUp = &httpapi.RunnerUp{Job: int64(r.Job), Type: r.Type, Score: r.Score.Points()}
-	}
-	return p
 }
 
 // whyEndedRequest explains a request that is no longer in memory.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
@@ -60,7 +61,7 @@ func TestDecisionsAgainstTheRuleAreFound(t *testing.T) {
 	for name, change := range map[string]func(*decisionlog.Line){
 		"score": func(d *decisionlog.Line) { d.Score.Total++ },
 		"runner-up": func(d *decisionlog.Line) {
-			d.RunnerUp = &decisionlog.RunnerUp{Job: 2, Type: "a", Score: d.Score.Total + 1}
+			d.RunnerUp = &contract.RunnerUp{Job: 2, Type: "a", Score: d.Score.Total + 1}
 		},
 		"type":       func(d *decisionlog.Line) { d.Type = "c" },
 		"slot types": func(d *decisionlog.Line) { d.SlotTypes = 2 },

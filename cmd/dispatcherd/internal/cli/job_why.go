@@ -262,7 +262,7 @@ var decisionLogTexts = map[string]string{
 	httpapi.DecisionLogOff:         "this dispatcher keeps no decision log (--decision-log 0)",
 }
 
-func runnerUpText(r *httpapi.RunnerUp) string {
+func runnerUpText(r *contract.RunnerUp) string {
 	switch {
 	case r == nil:
 		return "none"
