@@ -244,7 +244,7 @@ func valuesOf(n *New) ([]any, error) {
 
 // explainNew adds the violated rule to an error. Several limits of the payload are one constraint.
 func explainNew(n *New, err error) error {
-	if e := serverError(err); e != nil && e.ConstraintName == payloadLimits {
+	if dsn.ErrorOf(err).ConstraintName == payloadLimits {
 		if reason := jsontext.CheckPayload(n.Payload); reason != nil {
 			return fmt.Errorf("the job was refused: the payload cannot be sent to a worker: %w: %w", reason, err)
 		}
@@ -257,7 +257,7 @@ const payloadLimits = "payload_is_at_most_1_megabyte_and_8_as_text"
 // explain adds the violated rule to an error. It omits the detail of Postgres, which
 // contains the complete row.
 func explain(err error) error {
-	if e := serverError(err); e != nil && e.ConstraintName != "" {
+	if e := dsn.ErrorOf(err); e.ConstraintName != "" {
 		return fmt.Errorf("the job was refused: %s: %w", Refusal(e), err)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 // Postgres refuses a statement if it cannot process one of its rows: a constraint or a trigger rejects the row, or a
@@ -61,19 +62,14 @@ func alone[T any](items []T, until time.Time, send func(T) error, refused func(T
 
 // AnswerCode returns the SQLSTATE of the error that Postgres sent, or "" if the error has
 // another cause.
-func AnswerCode(err error) string {
-	if e := serverError(err); e != nil {
-		return e.Code
-	}
-	return ""
-}
+func AnswerCode(err error) string { return dsn.ErrorOf(err).Code }
 
 // AboutRow reports whether Postgres returned the error because of the content of a row. It has
 // then rolled the statement back. The other errors are about the connection, the server,
 // rights, locks, time limits or transactions: a smaller statement would fail as well.
 func AboutRow(err error) bool {
-	e := serverError(err)
-	return e != nil && e.SeverityUnlocalized == "ERROR" && len(e.Code) == 5 && e.Code != insufficientPrivilege &&
+	e := dsn.ErrorOf(err)
+	return e.SeverityUnlocalized == "ERROR" && len(e.Code) == 5 && e.Code != insufficientPrivilege &&
 		!slices.Contains([]string{"08", "25", "26", "28", "3D", "3F", "40", "53", "55", "57"}, e.Code[:2])
 }
 

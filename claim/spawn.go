@@ -10,6 +10,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/jackc/pgx/v5"
@@ -168,14 +169,14 @@ func (s *Store) Spawn(ctx context.Context, r contract.SpawnRequest) (result cont
 		}
 		return len(result.IDs), err
 	})
-	switch e := serverError(err); {
+	switch e := dsn.ErrorOf(err); {
 	case err == nil:
 		return result
 	case verdictOf(err) == contract.Unknown:
 		return contract.SpawnResult{Rule: dispatcherd.RuleOutcomeIsKnown, Reason: "the answer of Postgres was lost: the children may exist"}
-	case e != nil && e.ConstraintName == "" && strings.HasPrefix(e.Code, "22"): // a value is invalid
+	case e.ConstraintName == "" && strings.HasPrefix(e.Code, "22"): // a value is invalid
 		return contract.SpawnResult{Rule: "child_is_a_job", Reason: e.Message}
-	case e == nil || e.ConstraintName == "":
+	case e.ConstraintName == "":
 		return contract.SpawnResult{Rule: dispatcherd.RuleDatabaseAnswers, Reason: "Postgres did not insert the children: try again later"}
 	default:
 		return contract.SpawnResult{Rule: e.ConstraintName, Reason: cmp.Or(contract.Rule(e.ConstraintName, e.Detail), e.Message)}

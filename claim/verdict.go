@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 // notSentError wraps the error of a statement that certainly changed nothing, usually
@@ -24,15 +24,8 @@ func verdictOf(err error) contract.Verdict {
 	if _, never := errors.AsType[notSentError](err); never {
 		return contract.Refused
 	}
-	if e := serverError(err); e != nil && e.SeverityUnlocalized == "ERROR" {
+	if dsn.ErrorOf(err).SeverityUnlocalized == "ERROR" {
 		return contract.Refused
 	}
 	return contract.Unknown
-}
-
-// serverError returns the error that Postgres sent, or nil if the error has another
-// cause.
-func serverError(err error) *pgconn.PgError {
-	e, _ := errors.AsType[*pgconn.PgError](err)
-	return e
 }

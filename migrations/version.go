@@ -3,11 +3,11 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 )
 
 const (
@@ -100,9 +100,4 @@ func readVersion(row interface{ Scan(to ...any) error }) (*VersionError, error) 
 	return at, nil
 }
 
-func code(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
-}
+func code(err error) string { return dsn.ErrorOf(err).Code }

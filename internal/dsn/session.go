@@ -131,8 +131,18 @@ const readOnlyTransaction = "25006"
 
 // ReadOnly reports whether an error says that Postgres accepts no writes now.
 func ReadOnly(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == readOnlyTransaction || errors.Is(err, errReadOnly)
+	return ErrorOf(err).Code == readOnlyTransaction || errors.Is(err, errReadOnly)
+}
+
+// noError is what ErrorOf returns for another cause.
+var noError pgconn.PgError
+
+// ErrorOf returns the error that Postgres sent, or an empty one if the error has another cause. The caller must not change it.
+func ErrorOf(err error) *pgconn.PgError {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e
+	}
+	return &noError
 }
 
 // Cured reports whether a new connection may cure an error: the session has ended, it is read-only, or its state on the server is not the

@@ -91,8 +91,8 @@ func Unreachable(err error) bool {
 	if is[*pgconn.ConnectError](err) || is[*net.OpError](err) {
 		return true
 	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (dsn.Cured(pg) || strings.HasPrefix(pg.Code, "53")) // out of resources
+	pg := dsn.ErrorOf(err)
+	return dsn.Cured(pg) || strings.HasPrefix(pg.Code, "53") // out of resources
 }
 
 // is reports whether an error contains one of a type.
@@ -103,8 +103,8 @@ func is[T error](err error) bool {
 
 // noSchema reports whether the database lacks the tables.
 func noSchema(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
+	pg := dsn.ErrorOf(err)
+	return (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "dispatcherd")
 }
 
 // Once removes lines that repeat an earlier one. A driver that tries an address with TLS and
@@ -148,10 +148,7 @@ var rightsOf = []struct{ command, role string }{
 }
 
 // WrongOwner reports whether Postgres rejected a statement because of the setting dispatcherd.owner.
-func WrongOwner(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.ConstraintName == contract.OwnerRule
-}
+func WrongOwner(err error) bool { return dsn.ErrorOf(err).ConstraintName == contract.OwnerRule }
 
 // WhatToGrant says which role lacks a right that a command needs, and which statement grants it.
 func WhatToGrant(err error, database, command string) string {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
@@ -87,12 +87,11 @@ func change[T any](ctx context.Context, c Controls, none error, sql string, args
 		}
 		rows, _ := tx.Query(ctx, sql, args...)
 		row, err = pgx.CollectOneRow(rows, pgx.RowToStructByPos[T])
-		refused, _ := errors.AsType[*pgconn.PgError](err)
-		switch {
+		switch rule := dsn.ErrorOf(err).ConstraintName; {
 		case errors.Is(err, pgx.ErrNoRows):
 			err = none
-		case refused != nil && refused.ConstraintName != "":
-			err = rest.InvalidRequest.Refuses("refused: " + strings.ReplaceAll(refused.ConstraintName, "_", " "))
+		case rule != "":
+			err = rest.InvalidRequest.Refuses("refused: " + strings.ReplaceAll(rule, "_", " "))
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, `SELECT pg_notify('dispatcherd', 'controls') WHERE dispatcherd.may_notify()`)

@@ -11,11 +11,11 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -150,8 +150,8 @@ var copyLine = regexp.MustCompile(`^COPY \w+, line (\d+)`)
 func (u *upload) refused(err error) error {
 	classified := classify(err)
 	p := ondemand.Explain(classified)
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || p.Name() != rest.InvalidJob.Name && p.Name() != rest.Conflict.Name {
+	pg := dsn.ErrorOf(err)
+	if pg.Code == "" || p.Name() != rest.InvalidJob.Name && p.Name() != rest.Conflict.Name {
 		return classified
 	}
 	if m := copyLine.FindStringSubmatch(pg.Where); m != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
@@ -139,9 +139,9 @@ func (s *step) readMore(ctx context.Context, v *flow.View, unlinked []dispatcher
 // refused reports whether Postgres has refused a row that was released, for example because its payload is too large with the results that
 // it gets. Then the step is to be repeated: with one item, and after that it ends this row.
 func (s *step) refused(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
+	pg := dsn.ErrorOf(err)
 	n := len(s.change.Release)
-	if !ok || n == 0 || s.refuse.ID != 0 || !slices.Contains([]string{"22", "23", "54", "XX"}, pg.Code[:2]) {
+	if pg.Code == "" || n == 0 || s.refuse.ID != 0 || !slices.Contains([]string{"22", "23", "54", "XX"}, pg.Code[:2]) {
 		return false
 	}
 	if n == 1 {

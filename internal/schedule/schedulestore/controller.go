@@ -2,7 +2,6 @@ package schedulestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,9 +9,9 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Controller sends the statements of the controller. Those that make ticks, start queued ones, delete
@@ -152,9 +151,9 @@ func (c Controller) apply(ctx context.Context, requests []schedule.Request) (map
 // whyRefused returns why Postgres refuses a tick, without its message: readers see it, and a message may contain the payload, which they
 // may not see.
 func whyRefused(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
+	pg := dsn.ErrorOf(err)
 	switch {
-	case !ok:
+	case pg.Code == "":
 		return err
 	case pg.ConstraintName != "":
 		return fmt.Errorf("constraint %s, SQLSTATE %s", pg.ConstraintName, pg.Code)

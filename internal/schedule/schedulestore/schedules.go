@@ -12,10 +12,10 @@ import (
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ErrNotFound says that no schedule has that name.
@@ -138,9 +138,9 @@ func (s Schedules) Set(ctx context.Context, v contract.Schedule) (created bool, 
 // refused explains an error of Postgres about a value that passed the check: the names of time zones are those of another
 // database, and only Postgres knows the size of a payload as it stores it.
 func refused(v *contract.Schedule, err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
+	pg := dsn.ErrorOf(err)
 	switch {
-	case !ok || !strings.HasPrefix(pg.Code, "22") && pg.Code != "23514":
+	case !strings.HasPrefix(pg.Code, "22") && pg.Code != "23514":
 		return err
 	case pg.Code == "22023":
 		return fmt.Errorf(
