@@ -66,7 +66,7 @@ func TestEachDispatcherShowsTheWholeCluster(t *testing.T) {
 		require.Len(t, s.Alarms, 1)
 		require.Equal(t, "no_slot", s.Alarms[0].Kind)
 		text := h.shown("status")
-		require.Contains(t, text, "ALARM    type payroll: 1 waiting, the oldest for ")
+		require.Contains(t, text, `ALARM    type "payroll": 1 waiting, the oldest for `)
 		for line := range strings.Lines(text) {
 			require.LessOrEqual(t, len([]rune(line)), 101, line)
 		}

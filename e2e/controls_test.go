@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -95,9 +96,10 @@ func TestPauseIsEffectiveOnAllDispatchers(t *testing.T) {
 	}
 	require.Zero(t, w.startsAfter(answered, func(s sighting) bool { return s.Type == "x" }, a, b))
 	stop()
+	by := strings.TrimPrefix(p.Text(), "Paused ")
 	for _, h := range []*host{a, b} {
-		require.Contains(t, h.shown("types"), p.Text())
-		require.Contains(t, h.shown("job why %d", waiting), "Paused: "+p.Text())
+		require.Contains(t, h.shown("types"), by)
+		require.Contains(t, h.shown("job why %d", waiting), "Paused: "+by)
 		require.NotContains(t, h.shown("job why %d", waiting), "Outranked")
 		require.Positive(t, h.samples()["dispatcherd_paused_types"])
 	}
@@ -115,7 +117,7 @@ func TestPauseIsEffectiveOnAllDispatchers(t *testing.T) {
 	require.Equal(t, "type x resumed\n", b.shown("type resume x"))
 	missing := b.onAPI("", "type", "resume", "x")
 	require.Equal(t, exit.NotFound, missing.code)
-	require.Contains(t, missing.err, `type "x": it is not paused`)
+	require.Contains(t, missing.err, `type "x" is not paused`)
 	w.await(waiting, dispatcherd.Done)
 }
 
@@ -127,7 +129,7 @@ func TestPauseOfAnUnknownTypeIsDoubted(t *testing.T) {
 	h.awaitSlots(1)
 	got := h.onAPI("", "type", "pause", "convrt", "--for", "7d")
 	require.Equal(t, exit.OK, got.code)
-	require.Contains(t, got.err, `no slot supports type "convrt"; is "convert" meant?`)
+	require.Contains(t, got.err, `no slot of any dispatcher supports type "convrt": did you mean "convert"?`)
 	require.Contains(t, h.shown("types"), "convrt")
 	for _, bad := range []string{"--for 0s", "--for 9000h", "--reason " + fmt.Sprint(make([]int, 600))} {
 		require.NotEqual(t, exit.OK, h.onAPI("", append([]string{"type", "pause", "x"}, splitOnce(bad)...)...).code, bad)
@@ -170,6 +172,16 @@ func TestDrainedWorkerGetsNoJobAfterTheAnswer(t *testing.T) {
 		w.seen.await(t, "a job after it is resumed", func(s sighting) bool { return s.What == "start" && atB(s) && s.At > resumed.UnixNano() })
 	}
 	require.Contains(t, a.shown("worker drain wb --wait"), "worker wb drained, and no job runs there")
+	drained := "worker wb supports it, but was drained by " + b.slots()[0].Drain.By + ": 'dispatcherd worker resume wb'"
+	for _, h := range []*host{a, b} {
+		got := h.onAPI("", "job", "insert", "--type", "y")
+		require.Contains(t, got.err, drained)
+		id := strings.Fields(got.out)[0]
+		require.Contains(t, h.shown("job why %s", id), "no slot of any dispatcher supports the type: "+drained)
+		eventually(t, func() bool { // after the next count of pending rows
+			return strings.Contains(strings.Join(strings.Fields(h.shown("status")), " "), "no slot supports the type: "+drained)
+		}, func() string { return h.shown("status") })
+	}
 	answered := time.Now()
 	require.NoError(t, b.stop())
 	b = w.start(b.cfg)

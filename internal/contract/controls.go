@@ -1,6 +1,9 @@
 package contract
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Values of Pause.What.
 const (
@@ -75,6 +78,15 @@ type Drain struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
+// Text says who has drained the worker, and why, to those who look for its slots.
+func (d *Drain) Text() string {
+	by := d.By
+	if d.Reason != "" {
+		by += " (" + d.Reason + ")"
+	}
+	return fmt.Sprintf("worker %s supports it, but was drained by %s: 'dispatcherd worker resume %[1]s'", d.Worker, by)
+}
+
 // Key names a drain in the heartbeats of dispatchers.
 func (d *Drain) Key() string { return d.Worker + "/" + d.Process }
 
@@ -115,6 +127,7 @@ type DrainState struct {
 	Running     int      `json:"running"`                    // jobs of the drained types that have not ended there
 	Former      string   `json:"former_by,omitempty"`        // who has made the drain that it replaces
 	Uncovered   []string `json:"uncovered,omitempty" db:"-"` // types that no slot of the cluster supports any more
+	Warning     string   `json:"warning,omitempty" db:"-"`   // a type is not known
 
 	Confirmation
 }

@@ -24,6 +24,7 @@ type Why struct {
 	// if no slot supports the type: types that slots support, similar names first, at most 16
 	Offered  []string        `json:"offered,omitempty"`
 	Similar  string          `json:"similar,omitempty"`  // the first of Offered, if its name may be the intended one
+	Drained  string          `json:"drained,omitempty"`  // if no slot supports the type: a drained worker that does
 	Locked   *RowLock        `json:"locked,omitempty"`   // with reason RowLocked: the session that has locked the row
 	Stopping string          `json:"stopping,omitempty"` // why the job is being stopped
 	Paused   string          `json:"paused,omitempty"`   // who has paused the type, until when and why

@@ -270,10 +270,19 @@ func TestStatusOfATypeAddsUpTheDispatchers(t *testing.T) {
 	require.Equal(t, contract.PendingLimit+1, n)
 	require.False(t, exact)
 	b := &Backend{Config: Config{Window: time.Minute}}
-	alarms := b.aboutTypes(append(types, contract.TypeStatus{Type: "mail", Slots: 1, Requests: 1, Oldest: 61}))
+	alarms := b.aboutTypes(append(types, contract.TypeStatus{Type: "mail", Slots: 1, Requests: 1, Oldest: 61},
+		contract.TypeStatus{Type: "long", Known: 1, Oldest: 2}, contract.TypeStatus{Type: "fax", Known: 1, Oldest: 2}), []contract.Slot{
+		{Types: []string{"pdf"}},
+		{Types: []string{"long"}, Drain: &contract.Drain{Worker: "render-1", By: "alice", Reason: "maint"}},
+		{Types: []string{"mail"}, Drain: &contract.Drain{Worker: "render-2", By: "bob", Types: []string{"fax"}}},
+	})
 	require.Equal(t, []contract.Alarm{
-		{Kind: "no_slot", About: "pdf", Text: "type pdf: 3 waiting, the oldest for 1m30s, and no slot supports the type: start a worker for it"},
-		{Kind: "beyond_window", About: "mail", Text: "type mail: the oldest job has waited 1m1s, longer than W (1m0s): it needs more slots"},
+		{Kind: "no_slot", About: "pdf", Text: `type "pdf": 3 waiting, the oldest for 1m30s, and no slot supports the type: start a worker for it`},
+		{Kind: "beyond_window", About: "mail", Text: "type \"mail\": the oldest job has waited 1m1s, longer than W (1m0s): it needs more slots"},
+		{Kind: "no_slot", About: "long", Text: "type \"long\": 1 waiting, the oldest for 2s, and no slot supports the type: " +
+			"worker render-1 supports it, but was drained by alice (maint): 'dispatcherd worker resume render-1'"},
+		{Kind: "no_slot", About: "fax", Text: "type \"fax\": 1 waiting, the oldest for 2s, and no slot supports the type: " +
+			"worker render-2 supports it, but was drained by bob: 'dispatcherd worker resume render-2'"},
 	}, alarms)
 }
 

@@ -25,10 +25,11 @@ func (b *Backend) Status(ctx context.Context) contract.Status {
 		At: members[0].ReadAt, Dispatchers: members, Notes: notes, Window: contract.Seconds(b.Window), Alarms: []contract.Alarm{},
 	}
 	var list []contract.Type
+	var slots []contract.Slot
 	for i := range members {
 		m := &members[i]
 		if s.Alarms = append(s.Alarms, alarmsOf(m)...); m.Lives() {
-			list = append(list, m.Types...)
+			list, slots = append(list, m.Types...), append(slots, m.SlotList...)
 			s.Total.Add(&m.Summary)
 		}
 		m.Alarms, m.Workers, m.SlotList, m.Types = nil, nil, nil, nil
@@ -38,7 +39,7 @@ func (b *Backend) Status(ctx context.Context) contract.Status {
 	})
 	page := b.counted(list)
 	types := sumTypes(page.Items)
-	s.Alarms = append(s.Alarms, b.aboutTypes(types)...)
+	s.Alarms = append(s.Alarms, b.aboutTypes(types, slots)...)
 	if more := len(s.Alarms) - statusAlarms; more > 0 {
 		s.Alarms, s.Notes = s.Alarms[:statusAlarms], append(s.Notes, fmt.Sprintf("%d further alarms are left out", more))
 	}
@@ -91,17 +92,17 @@ func alarmsOf(m *contract.Member) []contract.Alarm {
 }
 
 // aboutTypes returns the alarms about types without a slot, and about those of which a job waits longer than the overtaking window.
-func (b *Backend) aboutTypes(types []contract.TypeStatus) (alarms []contract.Alarm) {
+func (b *Backend) aboutTypes(types []contract.TypeStatus, slots []contract.Slot) (alarms []contract.Alarm) {
 	for _, t := range types {
 		waiting, _ := t.Waiting()
 		oldest := time.Duration(t.Oldest) * time.Second
-		const noSlot = "%d waiting, the oldest for %v, and no slot supports the type: start a worker for it"
-		kind, text := "no_slot", fmt.Sprintf(noSlot, waiting, oldest)
+		kind, text := "no_slot", fmt.Sprintf("%d waiting, the oldest for %v, and no slot supports the type: %s", waiting, oldest,
+			cmp.Or(drainedOf(slots, t.Type), "start a worker for it"))
 		if t.Slots > 0 {
 			kind, text = "beyond_window", fmt.Sprintf("the oldest job has waited %v, longer than W (%v): it needs more slots", oldest, b.Window)
 		}
 		if waiting > 0 && t.Pause == nil && (t.Slots == 0 || b.Window > 0 && oldest > b.Window) {
-			alarms = append(alarms, contract.Alarm{Kind: kind, About: t.Type, Text: "type " + t.Type + ": " + text})
+			alarms = append(alarms, contract.Alarm{Kind: kind, About: t.Type, Text: fmt.Sprintf("type %q: %s", t.Type, text)})
 		}
 	}
 	return alarms

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,17 +50,35 @@ func (b *Backend) cluster(ctx context.Context) []contract.Worker {
 	return all
 }
 
-// doubt says that no slot supports a type, and which name is similar; "" = one does.
-func (b *Backend) doubt(typ string) string {
-	names, similar := b.offered(typ)
-	text := fmt.Sprintf("no slot supports type %q", typ)
-	switch {
-	case slices.Contains(names, typ):
+// doubt says that no slot supports a type, and what can be done; "" = one does.
+func (b *Backend) doubt(ctx context.Context, typ string) string {
+	if b.ClusterSlots(typ) > 0 {
 		return ""
-	case similar != "":
-		text += fmt.Sprintf("; is %q meant?", similar)
 	}
-	return text
+	hint := b.drained(ctx, typ)
+	if _, similar := b.offered(typ); hint == "" && similar != "" {
+		hint = fmt.Sprintf("did you mean %q?", similar)
+	}
+	return fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, cmp.Or(hint, "its jobs wait until a worker supports it"))
+}
+
+// drained says which drained worker supports a type; "" = there is none.
+func (b *Backend) drained(ctx context.Context, typ string) string {
+	if len(b.Controls().Drains) == 0 {
+		return ""
+	}
+	slots, _ := b.Slots(ctx, false)
+	return drainedOf(slots, typ)
+}
+
+// drainedOf returns the text of a drain that keeps jobs of a type from a slot; "" = there is none.
+func drainedOf(slots []contract.Slot, typ string) string {
+	for i := range slots {
+		if d := slots[i].Drain; d != nil && (d.Types == nil && slices.Contains(slots[i].Types, typ) || slices.Contains(d.Types, typ)) {
+			return d.Text()
+		}
+	}
+	return ""
 }
 
 // refusal classifies an error of a table that contains no jobs.

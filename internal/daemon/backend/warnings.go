@@ -28,12 +28,8 @@ func (b *Backend) warnings(ctx context.Context, jobs ...contract.Needs) (list []
 		}
 	}
 	for typ := range types { // order-free: they are sorted below
-		if b.ClusterSlots(typ) == 0 {
-			hint := "its jobs wait until a worker supports it"
-			if _, similar := b.offered(typ); similar != "" {
-				hint = fmt.Sprintf("did you mean %q?", similar)
-			}
-			list = append(list, fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, hint))
+		if doubt := b.doubt(ctx, typ); doubt != "" {
+			list = append(list, doubt)
 		}
 	}
 	if len(costs) > 0 {

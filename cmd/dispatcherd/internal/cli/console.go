@@ -175,6 +175,23 @@ func writeTable(w io.Writer, header string, rows [][]any) error {
 	return tw.Flush()
 }
 
+// Wrap writes a line, and breaks it where it is longer than a width. Further lines begin below the text that follows the last wide gap.
+func Wrap(w io.Writer, line string, width int) {
+	indent := ""
+	if at := strings.LastIndex(line, "  "); at >= 0 {
+		indent = strings.Repeat(" ", at+len("  "))
+	}
+	for len(line) > width {
+		at := strings.LastIndexByte(line[:width+1], ' ')
+		if at <= len(indent) {
+			break // one word
+		}
+		fmt.Fprintln(w, line[:at])
+		line = indent + line[at+1:]
+	}
+	fmt.Fprintln(w, line)
+}
+
 // Stamp formats a time for a table, in UTC. Times with the same number of digits can be compared.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

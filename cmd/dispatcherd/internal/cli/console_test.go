@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 func TestEachTableRowIsOneLine(t *testing.T) {
@@ -57,4 +59,20 @@ func TestJSONLinesHaveOneValueEach(t *testing.T) {
 	require.NoError(t, PrintRows(c, "jobs", []int{}, "", nil))
 	require.NoError(t, PrintRows(c, "jobs", []int(nil), "", nil))
 	require.Equal(t, []string{`{"id":2}`, `{"id":1}`, `{"id":3,"payload":[1,"<"]}`}, strings.Fields(b.String()))
+}
+
+func TestAdviceOfAnAlarmIsNotCutOff(t *testing.T) {
+	text := `type "long": 3 waiting, the oldest for 1m30s, and no slot supports the type: worker render-1 supports it, but was drained`
+	var b bytes.Buffer
+	s := contract.Status{Alarms: []contract.Alarm{{Text: text}}}
+	s.Dispatchers = []contract.Member{{Name: "a", State: "drained", Answered: true, Summary: contract.Summary{
+		SlotCounts: contract.SlotCounts{Slots: 4, Free: 2, Busy: 1, Drained: 1}}}}
+	writeStatus(&b, &s, 60)
+	require.Contains(t, b.String(), `ALARM    type "long": 3 waiting, the oldest for 1m30s, and
+         no slot supports the type: worker render-1 supports
+         it, but was drained
+`)
+	require.Contains(t, b.String(), `DISPATCHER  STATE    HEARTBEAT  SLOTS  BUSY  RESERVED  FREE  DRAINED  ENDED/S  FAILED
+a           drained  0s         4      1     0         2     1        0.0      0
+`)
 }

@@ -52,10 +52,7 @@ func (a *Invocation) typePauseCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if p.Warning != "" {
-			a.warn(p.Warning)
-		}
-		a.sayChange(p.Former, p.Unconfirmed)
+		a.sayChange(p.Warning, p.Former, p.Unconfirmed)
 		return a.PrintLine("pause", p, "type %s paused: %s", p.Type, pauseText(&p.Pause))
 	})
 }
@@ -68,8 +65,11 @@ func pauseText(p *contract.Pause) string {
 	return When(p.What != contract.PauseAll, "%s, ", p.What) + strings.TrimPrefix(p.Text(), "Paused ")
 }
 
-// sayChange says whose setting a change replaces, and which dispatchers do not follow it yet.
-func (a *Invocation) sayChange(former string, unconfirmed []string) {
+// sayChange says what is doubtful about a change, whose setting it replaces, and which dispatchers do not follow it yet.
+func (a *Invocation) sayChange(warning, former string, unconfirmed []string) {
+	if warning != "" {
+		a.warn(warning)
+	}
 	if former != "" {
 		a.Say("This replaces what was set by %s.", former)
 	}
@@ -88,7 +88,7 @@ func (a *Invocation) orderCommand(cmd *cobra.Command, what, did string, give nam
 		if err != nil {
 			return err
 		}
-		a.sayChange("", unconfirmed)
+		a.sayChange("", "", unconfirmed)
 		return a.printDone(did, what, what, args[0])
 	})
 }
@@ -121,10 +121,7 @@ func (a *Invocation) typeSetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s.Warning != "" {
-			a.warn(s.Warning)
-		}
-		a.sayChange("", s.Unconfirmed)
+		a.sayChange(s.Warning, "", s.Unconfirmed)
 		return a.PrintLine("retries", s, "type %s: %s", s.Type, retriesText(&s.RetryPolicy))
 	})
 }
@@ -161,7 +158,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 		if len(d.Uncovered) > 0 {
 			a.Say("No slot of the cluster supports %s any more.", strings.Join(d.Uncovered, ", "))
 		}
-		a.sayChange(d.Former, d.Unconfirmed)
+		a.sayChange(d.Warning, d.Former, d.Unconfirmed)
 		if wait {
 			if err := a.awaitDrain(cmd.Context(), &d); err != nil {
 				return err

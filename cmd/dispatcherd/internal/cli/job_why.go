@@ -103,7 +103,8 @@ func reasonText(why *httpapi.Why, reason string) string {
 	case reason == "TypeUnknown" && why.OtherSlots > 0:
 		return reasonTexts[reason] + "; other dispatchers have slots for it"
 	case reason == "TypeUnknown" || reason == "NoCapacity":
-		return "no slot of any dispatcher supports the type" + When(why.Similar != "", "; is %q meant?", why.Similar)
+		return "no slot of any dispatcher supports the type" + When(why.Drained != "", ": %s", why.Drained) +
+			When(why.Drained == "" && why.Similar != "", "; is %q meant?", why.Similar)
 	case reason == httpapi.ReasonRowLocked && why.Locked != nil:
 		return lockText(why.Locked)
 	case reason == httpapi.ReasonUnsealed:

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -56,7 +57,12 @@ func (a *Invocation) showStatus(ctx context.Context, watching bool) error {
 	asked, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	s, err := a.client.Status(asked)
-	inPlace := watching && a.IsTerminal(a.Out)
+	inPlace, width, height := watching && a.IsTerminal(a.Out), statusWidth, 24
+	if inPlace {
+		if w, h, err := term.GetSize(int(a.Out.(*os.File).Fd())); err == nil {
+			width, height = w, h
+		}
+	}
 	switch {
 	case watching && ctx.Err() != nil:
 		return nil
@@ -69,10 +75,10 @@ func (a *Invocation) showStatus(ctx context.Context, watching bool) error {
 	if err != nil {
 		fmt.Fprintln(&frame, Printable(a.Explain(err).Error()))
 	} else {
-		writeStatus(&frame, &s)
+		writeStatus(&frame, &s, width)
 	}
 	if inPlace {
-		return redraw(a.Out.(*os.File), frame.String())
+		return redraw(a.Out, frame.String(), width, height)
 	}
 	if watching {
 		frame.WriteByte('\n')
@@ -82,16 +88,13 @@ func (a *Invocation) showStatus(ctx context.Context, watching bool) error {
 }
 
 // redraw replaces what the terminal shows by as much of a text as it has room for.
-func redraw(terminal *os.File, text string) error {
-	width, height, err := term.GetSize(int(terminal.Fd()))
-	if err != nil {
-		width, height = statusWidth, 24
-	}
+func redraw(terminal io.Writer, text string, width, height int) error {
 	lines := strings.SplitAfterN(text, "\n", height)
 	for i, line := range lines[:min(len(lines), height-1)] {
 		lines[i] = shorten(strings.TrimSuffix(line, "\n"), width) + "\x1b[K\n" // erase the rest of the line
 	}
-	_, err = fmt.Fprint(terminal, "\x1b[H", strings.Join(lines[:min(len(lines), height-1)], ""), "\x1b[J") // from the top; erase what is below
+	// From the top; at the end it erases what is below.
+	_, err := fmt.Fprint(terminal, "\x1b[H", strings.Join(lines[:min(len(lines), height-1)], ""), "\x1b[J")
 	return err
 }
 
@@ -102,10 +105,8 @@ const (
 )
 
 // writeStatus writes a status for people. A buffer takes all of it.
-func writeStatus(w *bytes.Buffer, s *contract.Status) {
-	say := func(format string, args ...any) {
-		fmt.Fprintln(w, shorten(OneLine(fmt.Sprintf(format, args...)), statusWidth))
-	}
+func writeStatus(w *bytes.Buffer, s *contract.Status, width int) {
+	say := func(format string, args ...any) { Wrap(w, OneLine(fmt.Sprintf(format, args...)), width) }
 	window, total, waiting, least, oldest := time.Duration(s.Window)*time.Second, &s.Total, 0, When(s.MoreTypes > 0, "at least "), 0.0
 	types, dispatchers := make([][]any, len(s.Types)), make([][]any, len(s.Dispatchers))
 	for i, t := range s.Types {
@@ -121,7 +122,7 @@ func writeStatus(w *bytes.Buffer, s *contract.Status) {
 		state := When(!m.Lives() || m.Answered, "%s", m.State)
 		dispatchers[i] = []any{
 			shorten(m.Name, nameWidth) + When(m.Self, " *"), cmp.Or(state, "no answer"), span(spanOf(m.HeartbeatAge)),
-			m.Slots, m.Busy, m.Reserved, m.Free, fmt.Sprintf("%.1f", m.PerSecond), m.Failures,
+			m.Slots, m.Busy, m.Reserved, m.Free, m.Drained, fmt.Sprintf("%.1f", m.PerSecond), m.Failures,
 		}
 	}
 	say("at       %s", Stamp(s.At))
@@ -129,7 +130,7 @@ func writeStatus(w *bytes.Buffer, s *contract.Status) {
 		When(total.Drained > 0, ", %d drained", total.Drained))
 	say("waiting  %s%s%s", least, Counted(waiting, "job"),
 		When(oldest > 0, ", the oldest for %v%s", span(spanOf(oldest)), When(s.Window > 0, " (W is %v)", window)))
-	say("ended    %.1f per second in the last minute; %d failed in the last hour", total.PerSecond, total.Failures)
+	say("ended    %.1f per second in the last minute; %s failed in the last hour", total.PerSecond, Counted(total.Failures, "attempt"))
 	for _, note := range s.Notes {
 		say("note     %s", note)
 	}
@@ -137,7 +138,7 @@ func writeStatus(w *bytes.Buffer, s *contract.Status) {
 		say("ALARM    %s", alarm.Text)
 	}
 	fmt.Fprintln(w)
-	_ = writeTable(w, "dispatcher, state, heartbeat, slots, busy, reserved, free, ended/s, failed", dispatchers)
+	_ = writeTable(w, "dispatcher, state, heartbeat, slots, busy, reserved, free, drained, ended/s, failed", dispatchers)
 	if len(types) > 0 {
 		fmt.Fprintln(w)
 		_ = writeTable(w, "type, waiting, oldest, of w, slots, free, paused", types)
