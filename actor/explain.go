@@ -35,7 +35,8 @@ type Explanation struct {
 	Age      time.Duration
 	Terms    scoring.Terms
 
-	Placed *contract.Placement // of a job that runs
+	Placed   *contract.Placement // of a job that runs
+	Stopping string              // why it is being stopped, or ""
 
 	// The ranks follow the order of decisions. OtherSlots is what the last heartbeat said.
 	contract.Standing
@@ -161,7 +162,7 @@ func (c *Core) explainJob(e *explainer) {
 		reason, held := c.ends.held.reason(j.id)
 		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
 		x.Slot = 0
-		x.Placed = c.placement(j, contract.Retry)
+		x.Placed, x.Stopping = c.placement(j, contract.Retry), j.stop.String()
 		if j.slot != noSlot {
 			x.Slot, x.Terms = c.index.SlotID(j.slot), j.terms
 		}

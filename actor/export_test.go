@@ -9,10 +9,7 @@ import (
 )
 
 // Slots lists all slots in the order of their ids.
-func (c *Core) Slots() []contract.Slot {
-	list, _ := ListSlots(SlotQuery{}, c)
-	return list
-}
+func (c *Core) Slots() []contract.Slot { return ListSlots("", c) }
 
 // Types lists the known types.
 func (c *Core) Types() []contract.Type { return ListTypes(c) }

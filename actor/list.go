@@ -10,50 +10,20 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// SlotQuery selects slots.
-type SlotQuery struct {
-	After dispatcherd.SlotID // only slots with a larger id
-	Type  string             // only slots that support the type; "" = all
-	Limit int                // only the first ones; 0 = all
-}
-
-// ListSlots lists slots in the order of their ids. If the limit omits slots, next is the
-// id after which the list continues, otherwise 0. A slot that is registered meanwhile
-// may be missing.
-func ListSlots(q SlotQuery, asker Asker) (list []contract.Slot, next dispatcherd.SlotID) {
-	type foundSlot struct {
-		id  dispatcherd.SlotID
-		ref slotindex.Ref
-	}
-	found, ok := inPortions(asker, func(c *Core, p *portions[foundSlot]) {
-		t, known := c.index.Lookup(q.Type)
+// ListSlots lists the slots that support a type, or all slots if typ is "", in the order of their ids. A slot that is
+// registered or removed meanwhile may be missing.
+func ListSlots(typ string, asker Asker) []contract.Slot {
+	list, _ := inPortions(asker, func(c *Core, p *portions[contract.Slot]) {
 		for ref := slotindex.Ref(0); int(ref) < len(c.slots) && p.spend(1); ref++ {
-			if c.slots[ref].session != nil && (q.Type == "" || known && c.index.Supports(ref, t)) && c.index.SlotID(ref) > q.After {
-				p.found = append(p.found, foundSlot{c.index.SlotID(ref), ref})
+			t, known := c.index.Lookup(typ)
+			if c.slots[ref].session != nil && (typ == "" || known && c.index.Supports(ref, t)) {
+				p.found = append(p.found, c.slotInfo(ref, nil))
+				p.left -= jobWork + len(c.index.TypesOf(ref))
 			}
 		}
 	})
-	slices.SortFunc(found, func(a, b foundSlot) int { return cmp.Compare(a.id, b.id) })
-	if q.Limit > 0 && len(found) > q.Limit {
-		found, next = found[:q.Limit], found[q.Limit-1].id
-	}
-	if ok {
-		list, ok = inPortions(asker, func(c *Core, p *portions[contract.Slot]) {
-			for _, f := range found {
-				if !p.spend(1) {
-					return
-				}
-				if c.slots[f.ref].session != nil && c.index.SlotID(f.ref) == f.id {
-					p.found = append(p.found, c.slotInfo(f.ref, nil))
-					p.left -= jobWork + len(c.index.TypesOf(f.ref))
-				}
-			}
-		})
-	}
-	if !ok {
-		next = 0
-	}
-	return list, next
+	slices.SortFunc(list, func(a, b contract.Slot) int { return cmp.Compare(a.Slot, b.Slot) })
+	return list
 }
 
 // slotInfo describes a slot. types are the names of its types; nil = they are looked up.
@@ -91,14 +61,6 @@ func (c *Core) describeRun(info *contract.Slot, j *job) {
 	if j.alarm != 0 {
 		info.Left = contract.Seconds(msDuration(max(1, int64(j.deadline-c.now))))
 	}
-}
-
-// Stopping returns why a job in hand is being stopped, or "".
-func (c *Core) Stopping(id dispatcherd.JobID) string {
-	if j := c.jobs[id]; j != nil {
-		return j.stop.String()
-	}
-	return ""
 }
 
 // RunsOn returns where a job in hand was sent; 0 = it was not sent.

@@ -53,34 +53,25 @@ func TestListOfSlotsIsReadInPortions(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 200, 3, none)
 	asked := &counter{core: s.core}
-	list, next := ListSlots(SlotQuery{}, asked)
-	require.Equal(t, 2+200/8, asked.asks, "100 slots are found, or 100 / (1 + 10 + 3) described, at a time")
+	list := ListSlots("", asked)
+	require.Equal(t, 200/8, asked.asks, "100 / (1 + 10 + 3), rounded up, at a time")
 	require.Len(t, list, 200)
-	require.Zero(t, next)
 	for i := range list {
 		require.EqualValues(t, i+1, list[i].Slot)
 	}
 }
 
-func TestPagesOfSlotsFollowEachOther(t *testing.T) {
+func TestSlotsOfATypeAreListed(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 30, 1, none)
 	s.register(2, 30, 2, none)
 	for typ, want := range map[string]int{"": 60, typeName(0): 60, typeName(1): 30, "none": 0} {
-		var ids []dispatcherd.SlotID
-		for q := (SlotQuery{Type: typ, Limit: 7}); ; {
-			page, next := ListSlots(q, s.core)
-			for i := range page {
-				ids = append(ids, page[i].Slot)
-			}
-			if q.After = next; next == 0 {
-				break
-			}
-			require.Len(t, page, q.Limit)
-			require.Equal(t, page[6].Slot, next)
+		ids := []dispatcherd.SlotID{0}
+		for _, slot := range ListSlots(typ, s.core) {
+			ids = append(ids, slot.Slot)
 		}
-		require.Len(t, ids, want, "type %q", typ)
-		require.IsIncreasing(t, append([]dispatcherd.SlotID{0}, ids...))
+		require.Len(t, ids, 1+want, "type %q", typ)
+		require.IsIncreasing(t, ids)
 	}
 }
 
@@ -120,9 +111,9 @@ func TestRequestThatEndsWhileTheListIsReadHidesNoOther(t *testing.T) {
 	require.Empty(t, ListRequests(&ended{s.core, 1}))
 }
 
-// A slot that is removed after it was found is left out, and a new slot that uses its Ref
-// is not mistaken for it.
-func TestRemovedSlotIsLeftOutOfAPage(t *testing.T) {
+// The slots of a portion are listed as they were then. Slots of the other ones that are removed meanwhile are missing, and a new
+// slot that uses the Ref of one of them is listed.
+func TestSlotsThatAreRemovedMeanwhileAreMissing(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 20, 1, none)
 	asked := &counter{core: s.core, between: func(asks int) {
@@ -132,18 +123,21 @@ func TestRemovedSlotIsLeftOutOfAPage(t *testing.T) {
 			s.register(2, 3, 1, none)
 		}
 	}}
-	list, _ := ListSlots(SlotQuery{}, asked)
-	require.Empty(t, list)
+	list := ListSlots("", asked)
 	require.Positive(t, asked.asks)
+	ids := []dispatcherd.SlotID{0}
+	for i := range list {
+		ids = append(ids, list[i].Slot)
+	}
+	require.Less(t, len(ids), 20)
+	require.IsIncreasing(t, ids)
 }
 
 func TestEndedLoopAnswersNothing(t *testing.T) {
 	s := newStepper(t, 100)
 	s.register(1, 200, 3, none)
 	for asks := range 2 {
-		list, next := ListSlots(SlotQuery{Limit: 50}, &ended{s.core, asks})
-		require.Empty(t, list)
-		require.Zero(t, next)
+		require.Empty(t, ListSlots("", &ended{s.core, asks}))
 		require.Zero(t, Explain(Inquiry{Type: typeName(0)}, &ended{s.core, 0}))
 	}
 	require.Empty(t, ListTypes(&ended{s.core, 0}))

@@ -183,10 +183,7 @@ func (h *host) gauges() (g actor.Gauges) {
 	return g
 }
 
-func (h *host) slots() (s []contract.Slot) {
-	s, _ = actor.ListSlots(actor.SlotQuery{}, h)
-	return s
-}
+func (h *host) slots() []contract.Slot { return actor.ListSlots("", h) }
 
 // awaitSlots waits until n slots are registered and free and no job is in hand.
 func (h *host) awaitSlots(n int) {

@@ -17,7 +17,7 @@ import (
 
 // Offerings implements ondemand.Backend.
 func (b *Backend) Offerings(typ string) (list []ondemand.Offering) {
-	slots, _ := actor.ListSlots(actor.SlotQuery{Type: typ}, b.Loop)
+	slots := actor.ListSlots(typ, b.Loop)
 	bySession := map[dispatcherd.SessionID]*ondemand.Offering{}
 	for i := range slots {
 		s := &slots[i]

@@ -169,7 +169,7 @@ func (b *Backend) Summary() (s contract.Summary) {
 	alarm(b.CutOff(), "sockets", "the file of one of its sockets was replaced, so workers or callers cannot connect")
 	alarm(g.Held > 0, "refused_ends", "Postgres refuses to record the ends of jobs; its log says why")
 	alarm(g.Aside > 0, "refused_claims", "Postgres refuses to claim jobs; its log says which")
-	s.SlotList, _ = actor.ListSlots(actor.SlotQuery{}, b.Loop)
+	s.SlotList = actor.ListSlots("", b.Loop)
 	for i := range s.SlotList {
 		s.SlotList[i].Origin = b.origin()
 		if s.SlotList[i].State == "drained" {

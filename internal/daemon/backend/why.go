@@ -58,7 +58,7 @@ func (b *Backend) whyUnread(id dispatcherd.JobID) (httpapi.Why, error) {
 		return httpapi.Why{}, rest.Unavailable.Of("Postgres does not answer; dispatchers claim no job until it does").Retryable()
 	}
 	why := whyView(&x)
-	why.Job, why.Status, why.Stopping = id, dispatcherd.Running, b.stoppingOf(id)
+	why.Job, why.Status, why.Stopping = id, dispatcherd.Running, x.Stopping
 	b.addDecisions(&why, id, 0)
 	return why, nil
 }
@@ -83,12 +83,6 @@ func (b *Backend) addLock(ctx context.Context, why *httpapi.Why) {
 		why.Reasons = append([]string{httpapi.ReasonRowLocked}, why.Reasons...)
 		why.Locked = (*httpapi.RowLock)(lock)
 	}
-}
-
-// stoppingOf returns why a job is being stopped, or "".
-func (b *Backend) stoppingOf(id dispatcherd.JobID) (reason string) {
-	b.Loop.Ask(func(c *actor.Core) { reason = c.Stopping(id) })
-	return reason
 }
 
 // whyBecause explains a row by one reason.
@@ -145,7 +139,7 @@ func (b *Backend) whyRow(ctx context.Context, job *contract.Job) httpapi.Why {
 	why.Failures, why.Attempts = job.Failures, job.MaxAttempts
 	switch {
 	case job.Status == dispatcherd.Running:
-		why.Stopping = b.stoppingOf(id)
+		why.Stopping = x.Stopping
 	case why.Capacity+why.OtherSlots == 0:
 		why.Offered, why.Similar = b.offered(job.Type)
 		why.Drained = b.drained(ctx, job.Type)
@@ -192,7 +186,7 @@ func (b *Backend) whyRequest(id dispatcherd.JobID) (httpapi.Why, error) {
 		return b.whyEndedRequest(id)
 	}
 	why := whyView(&x)
-	why.Job, why.Status, why.Stopping = id, dispatcherd.Pending, b.stoppingOf(id)
+	why.Job, why.Status, why.Stopping = id, dispatcherd.Pending, x.Stopping
 	b.addDecisions(&why, id, 0)
 	if slices.Contains(x.Reasons, actor.ReasonRunning) {
 		why.Status = dispatcherd.Running

@@ -51,10 +51,8 @@ var questions = []struct {
 	name string
 	ask  func(*driver)
 }{
-	{"list of slots", func(d *driver) { actor.ListSlots(actor.SlotQuery{}, d) }},
-	{"page of slots", func(d *driver) {
-		actor.ListSlots(actor.SlotQuery{After: introspectSlots / 2, Type: types[7], Limit: 1000}, d)
-	}},
+	{"list of slots", func(d *driver) { actor.ListSlots("", d) }},
+	{"slots of a type", func(d *driver) { actor.ListSlots(types[7], d) }},
 	{"list of types", func(d *driver) { actor.ListTypes(d) }},
 	{"list of requests", func(d *driver) { actor.ListRequests(d) }},
 	{"explanation of a row", func(d *driver) { actor.Explain(actor.Inquiry{ID: 1 << 40, Type: types[7], RunAt: 1_000_001}, d) }},

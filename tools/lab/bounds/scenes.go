@@ -275,7 +275,7 @@ func lists(d *driver) {
 	d.register(100, [][]string{types[:4096], types[4096:8192], types[8192:]})
 	d.finishWork()
 	d.asks = "list of slots"
-	actor.ListSlots(actor.SlotQuery{}, d)
+	actor.ListSlots("", d)
 	d.asks = "list of types"
 	actor.ListTypes(d)
 }
