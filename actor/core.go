@@ -319,7 +319,6 @@ func (c *Core) touch(t slotindex.TypeID) {
 func (c *Core) hold(name, user string) slotindex.TypeID {
 	t := c.index.Hold(name)
 	c.know(t, name, user)
-	c.index.Drop(t)
 	return t
 }
 
@@ -333,7 +332,7 @@ func (c *Core) know(t slotindex.TypeID, name, user string) {
 	if k.known {
 		return
 	}
-	c.index.Keep(t)
+	c.index.Hold(name)
 	k.known = true
 	k.otherSlots = int32(c.otherCapacity[name])
 	k.limit = c.cfg.Timeouts[name]

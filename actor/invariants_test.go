@@ -202,7 +202,7 @@ func (q *requestQueue) check() error {
 // checkDirty returns an error if a type has a waiting job and a free slot, but the
 // next step does not examine the type.
 func (c *Core) checkDirty(t slotindex.TypeID) error {
-	if c.waits(t) && c.index.HasFree(t) && !c.isDirty.Has(t) && !c.backlog.IsChanged(t) {
+	if c.waits(t) && c.index.HasFree(t) && !c.isDirty.Has(t) {
 		return fmt.Errorf("type %q has a waiting job and a free slot, and is not dirty", c.index.Name(t))
 	}
 	return nil

@@ -248,6 +248,9 @@ func (v *handView) OfType(t slotindex.TypeID) int {
 	return int(v.types[t].inHand) + len(v.claims.aside)
 }
 
+// LanesChanged marks a type as dirty.
+func (v *handView) LanesChanged(t slotindex.TypeID) { (*Core)(v).touch(t) }
+
 // InHand reports whether a row that was read as pending is in hand or set aside. If the key that
 // was read is the key with which the job was taken, the read saw the row before the
 // claim. If the keys differ, the row is pending again while the end of its attempt

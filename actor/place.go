@@ -28,7 +28,6 @@ func (c *Core) place() {
 // pass places jobs once. It reports whether a job was preempted and may be placed
 // on another slot.
 func (c *Core) pass() (again bool) {
-	c.backlog.TakeChanged(c.touch)
 	if len(c.dirty)+len(c.pins.dirty) == 0 || c.draining {
 		return false
 	}
@@ -69,7 +68,7 @@ func (c *Core) round(open bool, end int64) int {
 			return -1
 		}
 		h, n := c.heads[0], len(c.decisions)
-		free := c.hasFree(&h)
+		ref, free := c.peek(h.Type, h.request)
 		switch {
 		case h.arrival >= end:
 			c.stats.Misses++
@@ -84,14 +83,15 @@ func (c *Core) round(open bool, end int64) int {
 			c.work += jobWork // if many heads have no slot, the next step makes their types clean
 			continue
 		case h.mode == dispatcherd.OnDemand:
-			c.placeRequest(&h)
+			c.index.Take(ref)
+			c.startRequest(&h, ref)
 		case h.bound:
 			c.stats.Misses++
 			return waitFetch
 		case len(c.claims.next) >= c.claimRoom():
 			return waitClaims
 		default:
-			c.placeCandidate(h)
+			c.placeCandidate(h, ref)
 		}
 		if next, ok := c.nextHead(&h, open); ok {
 			c.heads.replaceTop(next)
@@ -212,9 +212,9 @@ func (c *Core) headOf(j *job) head {
 	return h
 }
 
-// placeCandidate handles the first candidate of a lane. It reserves the most
-// specialised free slot for the candidate and adds the candidate to the next claim.
-func (c *Core) placeCandidate(h head) {
+// placeCandidate handles the first candidate of a lane. It reserves a free slot for the
+// candidate and adds the candidate to the next claim.
+func (c *Core) placeCandidate(h head, ref slotindex.Ref) {
 	key, batch := c.backlog.Pop(h.Lane)
 	if c.jobs[key.ID] != nil {
 		// An older attempt of the row is still being recorded, so the fetch read the lane
@@ -228,23 +228,15 @@ func (c *Core) placeCandidate(h head) {
 	j := c.newJob()
 	j.id, j.Lane, j.mode = key.ID, h.Lane, dispatcherd.Queued
 	j.row = rowData{key: key, batch: batch}
-	ref, ok := c.index.Take(j.Type)
-	mustHave(ok)
+	c.index.Take(ref)
 	c.assign(j, ref)
 	c.keep(j)
 	c.move(j, onReserve)
 	c.claims.next = append(c.claims.next, j)
 }
 
-// placeRequest sends the first request of a queue to the most specialised free
-// slot. A request has no row, so it needs no claim.
-func (c *Core) placeRequest(h *head) {
-	ref, ok := c.take(h)
-	mustHave(ok)
-	c.startRequest(h, ref)
-}
-
-// startRequest sends the first request of a queue to a slot that was taken for it.
+// startRequest sends the first request of a queue to a slot that was taken for it. A
+// request has no row, so it needs no claim.
 func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	j := h.request
 	c.assign(j, ref)
@@ -253,13 +245,6 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.watch(j)
 	s := c.slots[j.slot]
 	c.emit(&effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker})
-}
-
-// mustHave panics if Take found no slot although one was free.
-func mustHave(ok bool) {
-	if !ok {
-		panic("actor: placed a job of a type without a free slot")
-	}
 }
 
 // assign assigns to a job a slot that was taken for it, and stores the reason.
@@ -407,29 +392,7 @@ func (c *Core) keepPins(f func(head)) {
 	c.pins.dirty = kept
 }
 
-// hasFree reports whether a slot is free for a head.
-func (c *Core) hasFree(h *head) bool {
-	if pin := h.pin(); pin != nil {
-		_, free := c.freeSlotOf(pin, h.Type)
-		return free
-	}
-	return c.index.HasFree(h.Type)
-}
-
-// take takes a free slot for a head.
-func (c *Core) take(h *head) (slotindex.Ref, bool) {
-	pin := h.pin()
-	if pin == nil {
-		return c.index.Take(h.Type)
-	}
-	ref, free := c.freeSlotOf(pin, h.Type)
-	if free {
-		c.index.TakeSlot(ref)
-	}
-	return ref, free
-}
-
-// peek returns a slot that is free for a job.
+// peek returns the most specialised slot that is free for a request, or for a row of a type if j is nil.
 func (c *Core) peek(t slotindex.TypeID, j *job) (slotindex.Ref, bool) {
 	if j != nil && j.request.pin != nil {
 		return c.freeSlotOf(j.request.pin, t)

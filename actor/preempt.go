@@ -139,7 +139,8 @@ func (c *Core) slotForClaimed(j *job) (slotindex.Ref, bool) {
 	if c.isUnwanted(j) {
 		return noSlot, false
 	}
-	if ref, ok := c.index.Take(j.Type); ok {
+	if ref, ok := c.index.Peek(j.Type); ok {
+		c.index.Take(ref)
 		return ref, true
 	}
 	h := c.headOf(j)

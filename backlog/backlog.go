@@ -52,6 +52,8 @@ type Jobs interface {
 	// hand has another key, the row became pending again. Its new place may be before
 	// the cursor. So the owner of the jobs must call Rescan when it forgets the job.
 	InHand(contract.Key) bool
+	// LanesChanged notes that the heads of waiting lanes of a type may have changed, other than by Pop.
+	LanesChanged(slotindex.TypeID)
 }
 
 // Backlog is what a dispatcher knows about pending rows. Only one goroutine at a
@@ -65,10 +67,9 @@ type Backlog struct {
 	clock    databaseClock
 	draining bool
 
-	types   []*typeLanes       // by slotindex.TypeID
-	changed []slotindex.TypeID // types that have waiting lanes, some of which changed
-	waiting slotindex.TypeMap  // types that have waiting lanes
-	cached  int                // candidates in all lanes
+	types   []*typeLanes      // by slotindex.TypeID
+	waiting slotindex.TypeMap // types that have waiting lanes
+	cached  int               // candidates in all lanes
 
 	fetch    fetching
 	round    round
@@ -93,7 +94,6 @@ type typeLanes struct {
 	polled    uint32         // nonLocal.polls when the non-local lanes were last read
 	scanned   uint32         // schedule.scans when the non-local lanes were last read from their beginning
 	known     bool           // between TypeAppeared and TypeGone
-	changed   bool           // in Backlog.changed
 }
 
 // laneGroup contains the lanes of one type and duration class. Each priority has one lane. The lanes are
@@ -156,7 +156,7 @@ func (b *Backlog) TypeGone(t slotindex.TypeID) {
 		clear(g.local)
 		*g = laneGroup{local: g.local, nonLocal: g.nonLocal, heads: g.heads}
 	}
-	*k = typeLanes{classes: k.classes, changed: k.changed}
+	*k = typeLanes{classes: k.classes}
 	b.waiting.Set(t, false)
 }
 

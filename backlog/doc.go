@@ -47,8 +47,8 @@
 //  2. Events: Notified, RowNotified, ListenerChanged, Fetched, GateAnswered; TypeAppeared,
 //     TypeGone, CapacityAppeared, SetShare, SlotFreed; JobTaken, PutBack, Lost, GivenBack,
 //     Delayed, Departed, Rescan.
-//  3. TakeChanged returns the types whose heads may have changed. Waiting, Head and Pop
-//     offer and remove the heads.
+//  3. Waiting, Head and Pop offer and remove the heads. Before, Jobs.LanesChanged has named
+//     the types whose heads may have changed.
 //  4. NextRead returns the fetches to send, NextGate the change of the notification gate.
 //     The requests belong to the caller until it passes them to Fetched.
 //  5. Wake returns when the next step is due if nothing happens.

@@ -139,24 +139,10 @@ func (b *Backlog) updateType(t slotindex.TypeID, c dispatcherd.DurationClass) {
 	b.waiting.Set(t, k.waiting != 0)
 }
 
-// update is updateLane for every change but that of Pop, which does not count for TakeChanged.
+// update is updateLane for every change but that of Pop, which the owner of the jobs knows.
 func (b *Backlog) update(r Lane) {
 	b.updateLane(r)
-	if k := b.types[r.Type]; k.waiting != 0 && !k.changed {
-		k.changed = true
-		b.changed = append(b.changed, r.Type)
+	if b.types[r.Type].waiting != 0 {
+		b.jobs.LanesChanged(r.Type)
 	}
 }
-
-// TakeChanged calls f for every type whose waiting lanes have changed since the last
-// call. Changes by Pop do not count.
-func (b *Backlog) TakeChanged(f func(slotindex.TypeID)) {
-	for _, t := range b.changed {
-		b.types[t].changed = false
-		f(t)
-	}
-	b.changed = b.changed[:0]
-}
-
-// IsChanged reports whether the next call of TakeChanged names the type.
-func (b *Backlog) IsChanged(t slotindex.TypeID) bool { return b.types[t].changed }

@@ -425,7 +425,7 @@ func TestGateIsThrottledByManyNotifications(t *testing.T) {
 	w.at(w.now + 1)
 	w.answer(0, contract.OK)
 	require.Equal(t, w.now+4, w.b.Wake(false), "polls take a fifth of the time")
-	w.index.Take(w.types[0])
+	w.takeSlot(w.types[0])
 	require.Equal(t, w.now+9, w.b.Wake(false), "no slot is free")
 	w.b.gate.found = throttleKeep // reads return many rows, so throttling goes on
 	w.at(w.now + 997)
@@ -471,7 +471,7 @@ func TestFullFetchesBackOffWithoutAFreeSlot(t *testing.T) {
 	} {
 		w := small(t, 3, limit)
 		for _, typ := range w.types {
-			w.index.Take(typ)
+			w.takeSlot(typ)
 		}
 		require.Equal(t, 1, w.send())
 		w.at(w.now + 10)

@@ -185,7 +185,7 @@ func (b *Backlog) scanEnded(took timing.Instant, ok bool) {
 // that some type may have both a free slot and a waiting job. A decision may then
 // wait for the fetch in flight.
 func (b *Backlog) Wake(pending bool) timing.Instant {
-	return min(b.wakeFetch(pending || len(b.changed) > 0), b.wakeBackfill(), b.gate.wake(b.now),
+	return min(b.wakeFetch(pending), b.wakeBackfill(), b.gate.wake(b.now),
 		b.fetch.breaker.Wake(b.now), b.backfill.breaker.Wake(b.now), b.gate.breaker.Wake(b.now))
 }
 

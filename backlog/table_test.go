@@ -51,6 +51,8 @@ func (h hands) OfType(t slotindex.TypeID) (n int) {
 	return n
 }
 
+func (hands) LanesChanged(slotindex.TypeID) {}
+
 func (h hands) InHand(k contract.Key) bool {
 	j := h[k.ID]
 	if j == nil {
@@ -266,7 +268,6 @@ func (w *world) class() dispatcherd.DurationClass {
 
 // lanes returns the lanes that offer a candidate.
 func (w *world) lanes() (all []Lane) {
-	w.b.TakeChanged(func(slotindex.TypeID) {})
 	for _, t := range w.types {
 		for r := range w.b.Waiting(t) {
 			if _, bound, ok := w.b.Head(r); ok && !bound {
@@ -381,7 +382,7 @@ func (w *world) changeSlots() {
 		w.b.SlotFreed()
 		return
 	}
-	if ref, ok := w.index.Take(w.types[w.rng.IntN(len(w.types))]); ok {
+	if ref, ok := w.takeSlot(w.types[w.rng.IntN(len(w.types))]); ok {
 		w.taken = append(w.taken, ref)
 	}
 }
@@ -394,4 +395,13 @@ func (w *world) sortedRows() []*row {
 	}
 	slices.SortFunc(all, func(a, b *row) int { return cmp.Compare(a.key.ID, b.key.ID) })
 	return all
+}
+
+// takeSlot takes the most specialised free slot of a type.
+func (w *world) takeSlot(t slotindex.TypeID) (slotindex.Ref, bool) {
+	ref, ok := w.index.Peek(t)
+	if ok {
+		w.index.Take(ref)
+	}
+	return ref, ok
 }

@@ -63,7 +63,7 @@ func BenchmarkTakeRelease(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				if r, ok := x.Take(types[i&(1<<16-1)]); ok {
+				if r, ok := x.takeBest(types[i&(1<<16-1)]); ok {
 					x.Release(r)
 				}
 				i++
@@ -82,7 +82,7 @@ func BenchmarkTakeReleaseBusy(b *testing.B) {
 			types := order(x)
 			running := make([]Ref, 0, f.slots)
 			for i := 0; len(running) < f.slots*9/10; i++ {
-				if r, ok := x.Take(types[i%len(types)]); ok {
+				if r, ok := x.takeBest(types[i%len(types)]); ok {
 					running = append(running, r)
 				}
 			}
@@ -90,10 +90,10 @@ func BenchmarkTakeReleaseBusy(b *testing.B) {
 			i, oldest := 0, 0
 			for b.Loop() {
 				x.Release(running[oldest])
-				r, ok := x.Take(types[i&(1<<16-1)])
+				r, ok := x.takeBest(types[i&(1<<16-1)])
 				for !ok {
 					i++
-					r, ok = x.Take(types[i&(1<<16-1)])
+					r, ok = x.takeBest(types[i&(1<<16-1)])
 				}
 				running[oldest] = r
 				i++
@@ -116,7 +116,7 @@ func BenchmarkTakeReleaseOfAThousandTypes(b *testing.B) {
 	x.Add(1, types)
 	b.ReportAllocs()
 	for b.Loop() {
-		r, _ := x.Take(500)
+		r, _ := x.takeBest(500)
 		x.Release(r)
 	}
 }
@@ -138,7 +138,7 @@ func TestTakePeekAndReleaseAllocateNothing(t *testing.T) {
 		typ := types[i]
 		i++
 		x.Peek(typ)
-		if r, ok := x.Take(typ); ok {
+		if r, ok := x.takeBest(typ); ok {
 			x.Release(r)
 		}
 	}); n != 0 {
@@ -155,7 +155,7 @@ func BenchmarkTakeReleaseAcrossEqualClasses(b *testing.B) {
 	hot, _ := x.Lookup("hot")
 	b.ReportAllocs()
 	for b.Loop() {
-		r, _ := x.Take(hot)
+		r, _ := x.takeBest(hot)
 		x.Release(r)
 	}
 }

@@ -15,7 +15,7 @@
 //
 // # Cost
 //
-// Take returns the head of the class at the root of the tree. It does not change the trees
+// Peek returns the head of the class at the root of the tree. Take does not change the trees
 // of the other types of the slot. These trees contain lower bounds, which a search
 // corrects when it meets them (see membership). So taking, releasing and retiring a slot does
 // not depend on the number of its types, and only on the logarithm of the number of free slots

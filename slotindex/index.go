@@ -21,7 +21,7 @@ type Index struct {
 	byTypes     map[string]*class // the key contains the TypeIDs, see classFor
 	key         []byte            // buffer for a key of byTypes
 	live        int               // registered slots
-	free        int               // slots that Take may return
+	free        int               // free slots
 	work        int               // steps made so far; see Work
 }
 
@@ -48,7 +48,7 @@ type state uint8
 
 const (
 	gone     state = iota // the Ref is not in use
-	free                  // Take may return it
+	free                  // Peek may return it
 	taken                 // reserved or busy
 	draining              // gets no more jobs; a job may still run on it
 	retired               // like draining, but still counts as capacity
@@ -81,10 +81,12 @@ func (x *Index) Work() int { return x.work }
 // taken, without draining ones: the capacity in the rarity bonus.
 func (x *Index) Capacity(t TypeID) int { return int(x.types[t].capacity) }
 
-// HasFree reports whether Take would find a slot.
+// HasFree reports whether Peek would find a slot.
 func (x *Index) HasFree(t TypeID) bool { return x.bestClass(t) != nil }
 
-// Peek returns the slot that Take would return, without taking it.
+// Peek chooses among the free slots that support t. It returns the slot with the
+// fewest types, and among equals the one with the smallest SlotID. It returns false
+// if no slot that supports t is free.
 func (x *Index) Peek(t TypeID) (Ref, bool) {
 	c := x.bestClass(t)
 	if c == nil {
@@ -93,22 +95,8 @@ func (x *Index) Peek(t TypeID) (Ref, bool) {
 	return c.free[0].ref, true
 }
 
-// Take chooses among the free slots that support t. It takes the slot with the
-// fewest types, and among equals the one with the smallest SlotID. It returns false
-// if no slot that supports t is free.
-func (x *Index) Take(t TypeID) (Ref, bool) {
-	c := x.bestClass(t)
-	if c == nil {
-		return 0, false
-	}
-	s := c.free[0]
-	s.state = taken
-	x.clearFree(s)
-	return s.ref, true
-}
-
-// TakeSlot takes a free slot.
-func (x *Index) TakeSlot(r Ref) {
+// Take takes a free slot.
+func (x *Index) Take(r Ref) {
 	s := x.at(r)
 	if s.state != free {
 		panic(fmt.Sprintf("slotindex: take of slot %d (ref %d), which is %v", s.id, r, s.state))

@@ -83,9 +83,9 @@ func (x *Index) checkClass(c *class, registered, members int) error {
 
 func (x *Index) checkType(t TypeID, capacity int) error {
 	ty := x.types[t]
-	used := ty.holders > 0 || len(ty.classes) > 0
+	used := ty.held || len(ty.classes) > 0
 	if known, ok := x.byName[ty.name]; used != (ty.name != "") || used && (!ok || known != t) {
-		return fmt.Errorf("%d holders, %d classes, known as %d (%v)", ty.holders, len(ty.classes), known, ok)
+		return fmt.Errorf("held %t, %d classes, known as %d (%v)", ty.held, len(ty.classes), known, ok)
 	}
 	if int(ty.capacity) != capacity {
 		return fmt.Errorf("capacity %d, counted %d", capacity, ty.capacity)
@@ -140,6 +140,15 @@ func (x *Index) Add(id dispatcherd.SlotID, types []string) Ref {
 	r := x.AddTaken(id, types)
 	x.Release(r)
 	return r
+}
+
+// takeBest takes the slot that Peek returns.
+func (x *Index) takeBest(t TypeID) (Ref, bool) {
+	r, ok := x.Peek(t)
+	if ok {
+		x.Take(r)
+	}
+	return r, ok
 }
 
 // Slots returns all registered slots by SlotID, including draining ones.

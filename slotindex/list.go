@@ -18,7 +18,7 @@ func (x *Index) TypesOf(r Ref) []TypeID { return x.at(r).class.types }
 // Supports reports whether a registered slot can run jobs of a type.
 func (x *Index) Supports(r Ref, t TypeID) bool { return x.at(r).class.set.Has(t) }
 
-// IsFree reports whether Take may return the slot.
+// IsFree reports whether Peek may return the slot.
 func (x *Index) IsFree(r Ref) bool { return x.at(r).state == free }
 
 // IsDraining reports whether the slot was retired or drained.

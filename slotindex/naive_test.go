@@ -15,7 +15,7 @@ import (
 // naiveIndex is a naive index: a slice of slots. Each operation scans all of them.
 type naiveIndex struct {
 	slots []naiveSlot
-	holds map[string]int
+	holds map[string]bool
 }
 
 type naiveSlot struct {
@@ -66,7 +66,7 @@ type history struct {
 
 func newHistory(t *testing.T, seed uint64, types, limit int) *history {
 	h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 1)), limit: limit, x: New(), nextID: 1 << 40}
-	h.naive.holds = map[string]int{}
+	h.naive.holds = map[string]bool{}
 	for i := range types {
 		h.names = append(h.names, fmt.Sprintf("t%02d", i))
 	}
@@ -82,7 +82,7 @@ func (h *history) step() {
 	case op < 45:
 		h.take()
 	case op < 50:
-		h.withSlot(free, func(s *naiveSlot) { h.x.TakeSlot(s.ref); s.state = taken })
+		h.withSlot(free, func(s *naiveSlot) { h.x.Take(s.ref); s.state = taken })
 	case op < 80:
 		h.withSlot(taken, func(s *naiveSlot) { h.x.Release(s.ref); s.state = free })
 	case op < 83:
@@ -139,7 +139,7 @@ func (h *history) take() {
 	peeked, ok := h.x.Peek(t)
 	require.Equal(h.t, want >= 0, ok)
 	require.Equal(h.t, want >= 0, h.x.HasFree(t))
-	got, ok := h.x.Take(t)
+	got, ok := h.x.takeBest(t)
 	require.Equal(h.t, want >= 0, ok)
 	if ok {
 		require.Equal(h.t, h.naive.slots[want].id, h.x.SlotID(got))
@@ -174,15 +174,15 @@ func (h *history) remove() {
 
 func (h *history) holdOrDrop() {
 	name := h.typ()
-	if h.naive.holds[name] > 0 && h.rng.IntN(2) == 0 {
+	if h.naive.holds[name] && h.rng.IntN(2) == 0 {
 		t, known := h.x.Lookup(name)
 		require.True(h.t, known, "a held type is never forgotten")
 		h.x.Drop(t)
-		h.naive.holds[name]--
+		h.naive.holds[name] = false
 		return
 	}
 	t := h.x.Hold(name)
-	h.naive.holds[name]++
+	h.naive.holds[name] = true
 	h.log = append(h.log, fmt.Sprint("hold ", name, t))
 }
 
@@ -249,7 +249,7 @@ func (h *history) compareClasses(t TypeID, name string) {
 func (h *history) compareType(name string) {
 	all := func(state) bool { return true }
 	t, known := h.x.Lookup(name)
-	require.Equal(h.t, h.naive.holds[name] > 0 || h.naive.count(name, all) > 0, known, name)
+	require.Equal(h.t, h.naive.holds[name] || h.naive.count(name, all) > 0, known, name)
 	if !known {
 		return
 	}

@@ -34,7 +34,7 @@ func (m *membership) before(o *membership) bool {
 	return m.head < o.head
 }
 
-// bestClass returns the class whose head Take returns, or nil.
+// bestClass returns the class whose head Peek returns, or nil.
 func (x *Index) bestClass(t TypeID) *class {
 	tree := x.types[t].classes
 	for len(tree) > 0 {

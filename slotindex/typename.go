@@ -1,7 +1,5 @@
 package slotindex
 
-import "fmt"
-
 // TypeID is the number of a type: a small number ≥ 0 that can index an array. A
 // type keeps its number as long as a slot supports it or a caller holds it. Then
 // the number is reused.
@@ -11,28 +9,21 @@ type TypeID int32
 type typeEntry struct {
 	classes  []membership // a tree
 	capacity int32        // registered slots, without draining ones
-	holders  int32
+	held     bool
 	name     string // "" for a free element
 }
 
-// Hold returns the number of a type and adds one holder. A caller that keeps data
-// by TypeID must hold the type.
+// Hold returns the number of a type, which stays in use until Drop. A caller that keeps
+// data by TypeID must hold the type.
 func (x *Index) Hold(name string) TypeID {
 	t := x.intern(name)
-	x.types[t].holders++
+	x.types[t].held = true
 	return t
 }
 
-// Keep adds one holder to a type in use, like Hold.
-func (x *Index) Keep(t TypeID) { x.types[t].holders++ }
-
-// Drop removes one holder. A type without holders and slots is forgotten.
+// Drop ends Hold. A type that is not held and has no slots is forgotten.
 func (x *Index) Drop(t TypeID) {
-	ty := x.types[t]
-	if ty.holders == 0 {
-		panic(fmt.Sprintf("slotindex: drop of type %q (%d), which is not held", ty.name, t))
-	}
-	ty.holders--
+	x.types[t].held = false
 	x.forgetUnused(t)
 }
 
@@ -60,7 +51,7 @@ func (x *Index) intern(name string) TypeID {
 
 func (x *Index) forgetUnused(t TypeID) {
 	ty := x.types[t]
-	if ty.holders > 0 || len(ty.classes) > 0 {
+	if ty.held || len(ty.classes) > 0 {
 		return
 	}
 	delete(x.byName, ty.name)
