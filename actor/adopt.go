@@ -124,7 +124,7 @@ func (c *Core) renewLater(o *offered) {
 // rejectOffers ends a session and leaves its offers undecided. The worker will
 // offer the executions again.
 func (c *Core) rejectOffers(s *session, notice effect.Effect) {
-	c.dropOffers(s)
+	c.forgetOffers(s)
 	c.rejectSession(s, notice) // jobs that were already reassigned become detached
 }
 
@@ -291,7 +291,6 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		o.session != nil && !contract.MayResume(o.Slot.Types, row.Type),
 		o.session == nil && c.cfg.Resume <= 0 && !o.remote,
 		!c.mayHold(row.Type, o.user):
-		c.stats.Released++
 		c.ends.add(contract.Finish{ID: row.ID, Attempt: row.Attempt, Fence: row.Fence, Outcome: contract.Released})
 		return
 	}
@@ -340,63 +339,43 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	return j
 }
 
-// dropOffers separates the undecided offers from a session that ends. A statement
-// in flight may still adopt the row of such an offer. The job then becomes
-// detached.
+// dropOffers separates the undecided offers from a session that ends, or all offers from their sessions if s is nil. A
+// statement in flight may still adopt the row of such an offer. The job then becomes detached.
 func (c *Core) dropOffers(s *session) {
-	if s.undecided == 0 {
-		return
-	}
-	for _, o := range c.adopts.asked {
-		if o.session == s {
+	a := &c.adopts
+	of := func(o *offered) bool { return o.session != nil && (s == nil || o.session == s) }
+	var updates []*offered
+	c.work += len(a.next)
+	a.next = slices.DeleteFunc(a.next, func(o *offered) bool {
+		if !of(o) {
+			return false
+		}
+		delete(a.byJob, o.Job)
+		updates = append(updates, o)
+		return true
+	})
+	for _, o := range a.asked {
+		if of(o) {
 			o.session = nil
 		}
 	}
-	var dropped []*offered
-	c.adopts.next = slices.DeleteFunc(c.adopts.next, func(o *offered) bool {
-		if o.session != s {
-			return false
-		}
-		delete(c.adopts.byJob, o.Job)
-		dropped = append(dropped, o)
-		return true
-	})
-	for _, o := range dropped {
+	for _, o := range updates {
 		c.renewLater(o)
 	}
-	c.undecide(s, -s.undecided)
+}
+
+// forgetOffers drops the undecided offers of a session, if there are any.
+func (c *Core) forgetOffers(s *session) {
+	if s.undecided > 0 {
+		c.dropOffers(s)
+		c.undecide(s, -s.undecided)
+	}
 }
 
 // undecide counts n more undecided offers of a session, or fewer.
 func (c *Core) undecide(s *session, n int) {
 	s.undecided += n
 	c.quotas.Offers.Add(s.user, n)
-}
-
-// dropAllOffers does what dropOffers does for each session. keepUpdates completes it.
-func (c *Core) dropAllOffers() {
-	a := &c.adopts
-	a.dropped, a.next = a.next, nil
-	a.byJob = make(map[dispatcherd.JobID]*offered, len(a.asked))
-	for _, o := range a.asked {
-		o.session, a.byJob[o.Job] = nil, o
-	}
-}
-
-// keepUpdates requests the updates of recorded fingerprints among the dropped offers,
-// until worked reaches a value.
-func (c *Core) keepUpdates(until int) {
-	a := &c.adopts
-	for ; len(a.dropped) > 0 && c.worked() < until; a.dropped = a.dropped[1:] {
-		c.work++
-		switch o := a.dropped[0]; {
-		case a.byJob[o.Job] != nil: // a newer update
-		case o.session == nil:
-			c.ask(o)
-		default:
-			c.renewLater(o)
-		}
-	}
 }
 
 // resumable returns the job of a resume offer if this dispatcher runs the job. Such

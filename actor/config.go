@@ -2,6 +2,7 @@ package actor
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/backlog"
@@ -109,9 +110,12 @@ func (c Config) Validate() error {
 	if err := c.Weights.Validate(); err != nil {
 		return err
 	}
-	for _, b := range c.bounds() {
-		if b.value < 1 {
-			return fmt.Errorf("limit %s is %d, must be at least 1", b.name, b.value)
+	for _, limits := range []any{c.Limits, c.Config} {
+		v := reflect.ValueOf(limits)
+		for i := range v.NumField() {
+			if n, is := v.Field(i).Interface().(int); is && n < 1 {
+				return fmt.Errorf("limit %s is %d, must be at least 1", v.Type().Field(i).Name, n)
+			}
 		}
 	}
 	for _, d := range []struct {
@@ -132,20 +136,4 @@ func (c Config) Validate() error {
 		return err
 	}
 	return c.RetryStatement.Validate("statement")
-}
-
-type bound struct {
-	name  string
-	value int
-}
-
-func (c Config) bounds() []bound {
-	l := c.Limits
-	return []bound{
-		{"slots", l.Slots}, {"slot-types", l.SlotTypes}, {"types", l.Types}, {"requests", l.Requests},
-		{"claim-batch", l.ClaimBatch}, {"claims", l.Claims},
-		{"finish-batch", l.FinishBatch}, {"finishes", l.Finishes}, {"unfinished", l.Unfinished},
-		{"lane-length", c.LaneLength}, {"lanes-per-fetch", c.LanesPerFetch}, {"rows-per-fetch", c.RowsPerFetch}, {"known-rows", c.KnownRows},
-		{"lost-per-list", c.LostPerList}, {"crashes", l.Crashes}, {"spawns", l.Spawns}, {"open-spawns", l.OpenSpawns}, {"step-work", l.StepWork},
-	}
 }

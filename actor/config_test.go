@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/scoring"
 )
 
@@ -22,26 +21,26 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		`weight "ageing" is 0: set it to a whole number from 1 to 1000000; without ageing nothing bounds how long a job waits`: func(c *Config) {
 			c.Weights.Ageing = 0
 		},
-		"limit slots is 0, must be at least 1":           func(c *Config) { c.Limits.Slots = 0 },
-		"limit slot-types is 0, must be at least 1":      func(c *Config) { c.Limits.SlotTypes = 0 },
-		"limit step-work is 0, must be at least 1":       func(c *Config) { c.Limits.StepWork = 0 },
-		"limit types is 0, must be at least 1":           func(c *Config) { c.Limits.Types = 0 },
-		"limit requests is -1, must be at least 1":       func(c *Config) { c.Limits.Requests = -1 },
-		"limit claim-batch is 0, must be at least 1":     func(c *Config) { c.Limits.ClaimBatch = 0 },
-		"limit claims is 0, must be at least 1":          func(c *Config) { c.Limits.Claims = 0 },
-		"limit finish-batch is 0, must be at least 1":    func(c *Config) { c.Limits.FinishBatch = 0 },
-		"limit finishes is 0, must be at least 1":        func(c *Config) { c.Limits.Finishes = 0 },
-		"limit unfinished is 0, must be at least 1":      func(c *Config) { c.Limits.Unfinished = 0 },
-		"limit lane-length is 0, must be at least 1":     func(c *Config) { c.LaneLength = 0 },
-		"limit lanes-per-fetch is 0, must be at least 1": func(c *Config) { c.LanesPerFetch = 0 },
-		"limit rows-per-fetch is 0, must be at least 1":  func(c *Config) { c.RowsPerFetch = 0 },
-		"limit known-rows is 0, must be at least 1":      func(c *Config) { c.KnownRows = 0 },
-		"limit lost-per-list is 0, must be at least 1":   func(c *Config) { c.LostPerList = 0 },
-		"limit crashes is 0, must be at least 1":         func(c *Config) { c.Limits.Crashes = 0 },
-		"poll is 999µs, must be at least 1ms":            func(c *Config) { c.Poll = 999 * time.Microsecond },
-		"poll-unsubscribed is 0s, must be at least 1ms":  func(c *Config) { c.PollUnsubscribed = 0 },
-		"patience is -1s, must be at least 1ms":          func(c *Config) { c.Patience = -time.Second },
-		"penalty is 0s, must be at least 1ms":            func(c *Config) { c.Penalty = 0 },
+		"limit Slots is 0, must be at least 1":          func(c *Config) { c.Limits.Slots = 0 },
+		"limit SlotTypes is 0, must be at least 1":      func(c *Config) { c.Limits.SlotTypes = 0 },
+		"limit StepWork is 0, must be at least 1":       func(c *Config) { c.Limits.StepWork = 0 },
+		"limit Types is 0, must be at least 1":          func(c *Config) { c.Limits.Types = 0 },
+		"limit Requests is -1, must be at least 1":      func(c *Config) { c.Limits.Requests = -1 },
+		"limit ClaimBatch is 0, must be at least 1":     func(c *Config) { c.Limits.ClaimBatch = 0 },
+		"limit Claims is 0, must be at least 1":         func(c *Config) { c.Limits.Claims = 0 },
+		"limit FinishBatch is 0, must be at least 1":    func(c *Config) { c.Limits.FinishBatch = 0 },
+		"limit Finishes is 0, must be at least 1":       func(c *Config) { c.Limits.Finishes = 0 },
+		"limit Unfinished is 0, must be at least 1":     func(c *Config) { c.Limits.Unfinished = 0 },
+		"limit LaneLength is 0, must be at least 1":     func(c *Config) { c.LaneLength = 0 },
+		"limit LanesPerFetch is 0, must be at least 1":  func(c *Config) { c.LanesPerFetch = 0 },
+		"limit RowsPerFetch is 0, must be at least 1":   func(c *Config) { c.RowsPerFetch = 0 },
+		"limit KnownRows is 0, must be at least 1":      func(c *Config) { c.KnownRows = 0 },
+		"limit LostPerList is 0, must be at least 1":    func(c *Config) { c.LostPerList = 0 },
+		"limit Crashes is 0, must be at least 1":        func(c *Config) { c.Limits.Crashes = 0 },
+		"poll is 999µs, must be at least 1ms":           func(c *Config) { c.Poll = 999 * time.Microsecond },
+		"poll-unsubscribed is 0s, must be at least 1ms": func(c *Config) { c.PollUnsubscribed = 0 },
+		"patience is -1s, must be at least 1ms":         func(c *Config) { c.Patience = -time.Second },
+		"penalty is 0s, must be at least 1ms":           func(c *Config) { c.Penalty = 0 },
 		"penalty is 1h0m0.001s, must be at most 1h0m0s: it lengthens the time for which jobs can be overtaken": func(c *Config) {
 			c.Penalty = time.Hour + time.Millisecond
 		},
@@ -55,17 +54,4 @@ func TestInvalidConfigIsRejectedByNameAndValue(t *testing.T) {
 		change(&cfg)
 		require.EqualError(t, cfg.Validate(), want)
 	}
-}
-
-func TestEveryLimitHasAName(t *testing.T) {
-	names := map[string]bool{}
-	cfg := Config{
-		Config: backlog.Config{LaneLength: 10, LanesPerFetch: 11, RowsPerFetch: 12, KnownRows: 13, LostPerList: 14},
-		Limits: Limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 18},
-	}
-	for i, b := range cfg.bounds() {
-		require.Equal(t, i+1, b.value, "%s stands for another limit", b.name)
-		names[b.name] = true
-	}
-	require.Len(t, names, 18)
 }

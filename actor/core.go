@@ -427,7 +427,6 @@ type finishQueue struct {
 type adoptQueue struct {
 	next     []*offered
 	due      timing.Instant // no element of next is due earlier
-	dropped  []*offered     // they were in next when the dispatcher began to stop
 	asked    []*offered     // the offers in request, in the same order
 	byJob    map[dispatcherd.JobID]*offered
 	request  *contract.AdoptRequest // the statement whose answer is missing or uncertain; nil = none

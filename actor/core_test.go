@@ -10,7 +10,7 @@ import (
 )
 
 func TestNewPanicsOnInvalidConfig(t *testing.T) {
-	require.PanicsWithValue(t, "actor: limit slots is 0, must be at least 1", func() {
+	require.PanicsWithValue(t, "actor: limit Slots is 0, must be at least 1", func() {
 		cfg := DefaultConfig()
 		cfg.Limits.Slots = 0
 		New(cfg)

@@ -32,7 +32,6 @@ func (c *Core) workerLost(j *job, end *sessionEnd, withdrawn bool) {
 	case c.leaving && !faultless && j.stop != cancelled && !end.session.notResumable:
 		c.leave(j)
 	case j.stop != cancelled && (faultless || withdrawn || c.leaving):
-		c.stats.Released++
 		c.end(j, contract.Finish{Outcome: contract.Released})
 	default:
 		c.crashed(j, end.suspects)
@@ -52,7 +51,6 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 	case j.state == stateAbandoned, j.request.pin != nil:
 		c.answer(j, effect.AnswerFailed, nil, "the worker died or disconnected while it ran the request")
 	case int(j.crashes) >= c.cfg.Limits.Crashes:
-		c.stats.Quarantine++
 		c.answer(j, effect.AnswerFailed, nil, fmt.Sprintf("%d workers died while they ran it", j.crashes))
 	case c.draining:
 		c.answer(j, effect.AnswerStopping, nil, "the worker died and the dispatcher is about to stop")
@@ -68,36 +66,25 @@ func (c *Core) requestWorkerLost(j *job, faultless bool) {
 // delay, so that they rarely run at the same time again. After maxIsolated crashes
 // in isolation the job is quarantined in any case.
 func (c *Core) crashed(j *job, suspects int) {
+	f := contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"}
 	switch {
 	case j.stop == cancelled:
 		c.stats.Crashed++
-		c.end(j, contract.Finish{Outcome: contract.Cancelled})
+		f = contract.Finish{Outcome: contract.Cancelled}
 	case !c.isSuspect(j):
-		c.end(j, contract.Finish{Outcome: contract.Crashed, Error: "the worker died while it ran the job"})
 	case suspects > 1 && int(j.crashes)+1 < c.cfg.Limits.Crashes+maxIsolated:
-		c.end(j, contract.Finish{
-			Outcome: contract.Isolated,
-			Delay:   c.cfg.Retry.Delay(int(j.crashes), c.rng),
-			Error: fmt.Sprintf(
-				"the worker died while it ran this job and %d more that may have caused the crash: the job is retried in isolation",
-				suspects-1,
-			),
-		})
+		f.Outcome, f.Delay = contract.Isolated, c.cfg.Retry.Delay(int(j.crashes), c.rng)
+		f.Error = fmt.Sprintf(
+			"the worker died while it ran this job and %d more that may have caused the crash: the job is retried in isolation", suspects-1)
 	default:
-		c.end(
-			j,
-			contract.Finish{Outcome: contract.Quarantined, Error: fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)},
-		)
+		f.Outcome, f.Error = contract.Quarantined, fmt.Sprintf("quarantined: %d workers died while they ran it", j.crashes+1)
 	}
+	c.end(j, f)
 }
 
 // countCrash counts a crash when it is recorded. If it is stale, the worker has resumed the job at another dispatcher.
 func (c *Core) countCrash(o contract.Outcome) {
-	switch o {
-	case contract.Quarantined:
-		c.stats.Quarantine++
-		fallthrough
-	case contract.Crashed, contract.Isolated:
+	if o == contract.Crashed || o == contract.Isolated || o == contract.Quarantined {
 		c.stats.Crashed++
 	}
 }

@@ -95,7 +95,6 @@ func (c *Core) notResumed(j *job) {
 		)
 		return
 	}
-	c.stats.Released++
 	c.end(j, contract.Finish{Outcome: contract.Released})
 }
 

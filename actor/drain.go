@@ -18,7 +18,7 @@ func (Drained) apply(c *Core) {
 	c.backlog.Drain()
 	c.giveUpUnsent()
 	c.orderAll((*Core).rejectWaiting)
-	c.dropAllOffers()
+	c.dropOffers(nil)
 	c.untold = slices.Sorted(maps.Keys(c.sessions)) // order-free: they are sorted
 	c.announceStop()
 }
@@ -27,7 +27,6 @@ func (Drained) apply(c *Core) {
 // until the budget is used up.
 func (c *Core) announceStop() {
 	until := c.budget()
-	c.keepUpdates(until)
 	for ; len(c.untold) > 0 && c.worked() < until; c.untold = c.untold[1:] {
 		c.work += jobWork
 		switch s := c.sessions[c.untold[0]]; {

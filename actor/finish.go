@@ -294,20 +294,15 @@ func (c *Core) isCurrent(j *job, from dispatcherd.SessionID, id dispatcherd.JobI
 func (c *Core) outcome(j *job, r *Result) contract.Finish {
 	switch {
 	case r.OK:
-		c.stats.Done++
 		return contract.Finish{Outcome: contract.Succeeded, Result: r.Value}
 	case j.stop == cancelled:
-		c.stats.Cancelled++
 		return contract.Finish{Outcome: contract.Cancelled, Error: r.Error}
 	case r.Returned || j.stop == leaseLost:
-		c.stats.Released++
 		j.row.returned = true
 		return contract.Finish{Outcome: contract.Released}
 	case r.Permanent && j.stop != timedOut || j.row.failures+1 >= c.maxAttempts(j):
-		c.stats.Failed++
 		return contract.Finish{Outcome: contract.FailedFinal, Error: j.failure(r.Error)}
 	}
-	c.stats.Retried++
 	delay, whose := r.RetryAfter, "the worker asked for it"
 	if delay <= 0 {
 		var p timing.Policy
@@ -355,18 +350,14 @@ func (ev Reported) apply(c *Core) {
 // releaseRow ends the attempt of a row that a claim won, but whose job must not
 // run.
 func (c *Core) releaseRow(j *job) {
+	f := contract.Finish{Outcome: contract.Released}
 	switch {
 	case j.stop == cancelled:
-		c.stats.Cancelled++
-		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled})
+		f.Outcome = contract.Cancelled
 	case c.isLate(j):
-		c.stats.Cancelled++
-		c.recordEnd(j, contract.Finish{Outcome: contract.Cancelled, Error: contract.DeadlinePassed})
+		f.Outcome, f.Error = contract.Cancelled, contract.DeadlinePassed
 	case j.row.unfit != "":
-		c.stats.Failed++
-		c.recordEnd(j, contract.Finish{Outcome: contract.FailedFinal, Error: j.row.unfit})
-	default:
-		c.stats.Released++
-		c.recordEnd(j, contract.Finish{Outcome: contract.Released})
+		f.Outcome, f.Error = contract.FailedFinal, j.row.unfit
 	}
+	c.recordEnd(j, f)
 }

@@ -147,31 +147,28 @@ func ListRequests(asker Asker) []contract.WaitingRequest {
 
 // Stats counts events since the start. The counters never decrease.
 type Stats struct {
-	Placed                            uint64 `metric:"placed"`           // placements
-	Misses                            uint64 `metric:"waited_for_fetch"` // rounds that waited for a fetch
-	Won                               uint64 `metric:"won"`              // rows claimed
-	Lost                              uint64 `metric:"lost"`             // rows that another dispatcher had
-	Unknown                           uint64 `metric:"unknown"`          // claims without an answer
-	Done, Retried, Failed             uint64 // attempts by outcome
-	Cancelled, Released, Quarantine   uint64
-	Crashed                           uint64 `metric:"crashed"`
-	Adopted                           uint64 `metric:"adopted"`      // executions of other dispatchers that continue here
-	Left                              uint64 `metric:"handed_over"`  // executions handed over to the next dispatcher
-	Detached                          uint64 `metric:"detached"`     // executions whose session ended for a reason outside the job
-	TimedOut                          uint64 `metric:"timed_out"`    // attempts that exceeded their timeout
-	HungUp                            uint64 `metric:"disconnected"` // sessions ended because a cancel was ignored
-	Stale                             uint64 `metric:"stale"`        // reports rejected because the attempt is no longer the current one
-	Answered, Late, Unsupported, Busy uint64 // on-demand requests by answer
-	Preempted                         uint64 `metric:"preempted"`     // queued jobs whose slot another job got, or an operator drained
-	Spawned                           uint64 `metric:"spawned"`       // children inserted
-	SpawnsRefused                     uint64 `metric:"spawn_refused"` // spawns refused
-	Violations                        uint64 `metric:"violation"`     // impossible transitions of jobs
-	Deferred                          uint64 `metric:"deferred"`      // times that Postgres did not record an end although it recorded others
-	StaleBatches                      uint64 `metric:"stale_batch"`   // fetched batches discarded after too many lost claims
-	SetAside                          uint64 `metric:"set_aside"`     // rows set aside because Postgres refused to claim them
-	Passed                            uint64 // placements that an older job would have preceded without expected durations
-	Moved                             uint64 `metric:"moved"`   // rows released because an operator had changed their type or priority
-	LogCuts                           uint64 `metric:"log_cut"` // log messages for which the share of a user was too small
+	Placed        uint64 `metric:"placed"`           // placements
+	Misses        uint64 `metric:"waited_for_fetch"` // rounds that waited for a fetch
+	Won           uint64 `metric:"won"`              // rows claimed
+	Lost          uint64 `metric:"lost"`             // rows that another dispatcher had
+	Unknown       uint64 `metric:"unknown"`          // claims without an answer
+	Crashed       uint64 `metric:"crashed"`
+	Adopted       uint64 `metric:"adopted"`       // executions of other dispatchers that continue here
+	Left          uint64 `metric:"handed_over"`   // executions handed over to the next dispatcher
+	Detached      uint64 `metric:"detached"`      // executions whose session ended for a reason outside the job
+	TimedOut      uint64 `metric:"timed_out"`     // attempts that exceeded their timeout
+	HungUp        uint64 `metric:"disconnected"`  // sessions ended because a cancel was ignored
+	Stale         uint64 `metric:"stale"`         // reports rejected because the attempt is no longer the current one
+	Preempted     uint64 `metric:"preempted"`     // queued jobs whose slot another job got, or an operator drained
+	Spawned       uint64 `metric:"spawned"`       // children inserted
+	SpawnsRefused uint64 `metric:"spawn_refused"` // spawns refused
+	Violations    uint64 `metric:"violation"`     // impossible transitions of jobs
+	Deferred      uint64 `metric:"deferred"`      // times that Postgres did not record an end although it recorded others
+	StaleBatches  uint64 `metric:"stale_batch"`   // fetched batches discarded after too many lost claims
+	SetAside      uint64 `metric:"set_aside"`     // rows set aside because Postgres refused to claim them
+	Passed        uint64 // placements that an older job would have preceded without expected durations
+	Moved         uint64 `metric:"moved"`   // rows released because an operator had changed their type or priority
+	LogCuts       uint64 `metric:"log_cut"` // log messages for which the share of a user was too small
 }
 
 // Gauges are current values. The counters since the start are in Stats.
@@ -238,7 +235,7 @@ func (c *Core) Len() int { return c.index.Len() }
 func (c *Core) Idle() bool { return c.Unended() == 0 }
 
 // Unended returns the number of jobs in hand and of those that are about to be adopted.
-func (c *Core) Unended() int { return len(c.jobs) + len(c.adopts.byJob) + len(c.adopts.dropped) }
+func (c *Core) Unended() int { return len(c.jobs) + len(c.adopts.byJob) }
 
 // Adopting reports whether the outcome of some resume offer is unknown. The update
 // of a recorded fingerprint does not count, because the row belongs to this

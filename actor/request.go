@@ -18,11 +18,6 @@ import (
 
 func (ev Requested) apply(c *Core) {
 	if reason, kind := c.rejectRequest(ev); kind != 0 {
-		if kind == effect.AnswerUnsupported {
-			c.stats.Unsupported++
-		} else {
-			c.stats.Busy++
-		}
 		c.emit(&effect.Answer{Job: ev.Job, Kind: kind, Reason: reason, PauseEnds: c.controls.paused[ev.Type].left(c.now)})
 		return
 	}
@@ -167,22 +162,9 @@ func (c *Core) answer(j *job, kind effect.AnswerKind, result []byte, reason stri
 		c.logEnd(j, 0, kind)
 	}
 	if j.state != stateAbandoned {
-		c.reply(effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason, PauseEnds: c.types[j.Type].pause.left(c.now)})
+		c.emit(&effect.Answer{Job: j.id, Kind: kind, Result: result, Reason: reason, PauseEnds: c.types[j.Type].pause.left(c.now)})
 	}
 	c.move(j, onAnswer)
-}
-
-// reply answers the caller. The statistics count each answer once.
-func (c *Core) reply(a effect.Answer) {
-	switch a.Kind {
-	case effect.AnswerLate:
-		c.stats.Late++
-	case effect.AnswerUnsupported:
-		c.stats.Unsupported++
-	default:
-		c.stats.Answered++
-	}
-	c.emit(&a)
 }
 
 // watch sets the alarm of a request: its deadline or, while it waits, the instant at which it need not wait any longer.
@@ -238,7 +220,7 @@ func (c *Core) expireRequest(j *job) {
 	switch {
 	case j.state != stateWaiting: // the execution ends later
 		c.tellToStop(j, timedOut)
-		c.reply(effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: c.lateReason(j)})
+		c.emit(&effect.Answer{Job: j.id, Kind: effect.AnswerLate, Reason: c.lateReason(j)})
 	case c.pastDeadline(j):
 		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	case c.types[j.Type].pause.requests():

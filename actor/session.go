@@ -40,7 +40,7 @@ func (ev Unregistered) apply(c *Core) {
 // dispatcher ends the session. In this case no crash is counted.
 func (c *Core) endSession(s *session, disconnected bool) {
 	delete(c.sessions, s.id)
-	c.dropOffers(s)
+	c.forgetOffers(s)
 	refs := s.slots
 	s.slots = nil
 	end := &sessionEnd{session: s, disconnected: disconnected, suspects: c.suspects(refs)}
@@ -294,7 +294,7 @@ func (c *Core) sweep() {
 
 // hasWorkLeft reports whether a part of the work waits for the next step.
 func (c *Core) hasWorkLeft() bool {
-	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.next != nil || len(c.untold) > 0 || len(c.adopts.dropped) > 0 ||
+	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.next != nil || len(c.untold) > 0 ||
 		len(c.pins.check) > 0 ||
 		c.restated < c.restateTo
 }
