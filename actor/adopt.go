@@ -310,7 +310,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 		return
 	}
 	c.resume(o, j)
-	c.score(&j.terms, j.mode, j.Lane, c.ageMS(j)-row.Ran.Milliseconds())
+	j.terms = c.score(j.mode, j.Lane, c.ageMS(j)-row.Ran.Milliseconds())
 	j.placedAt = c.now
 }
 

@@ -113,7 +113,7 @@ func (c Config) Validate() error {
 	for _, limits := range []any{c.Limits, c.Config} {
 		v := reflect.ValueOf(limits)
 		for i := range v.NumField() {
-			if n, is := v.Field(i).Interface().(int); is && n < 1 {
+			if n, is := reflect.TypeAssert[int](v.Field(i)); is && n < 1 {
 				return fmt.Errorf("limit %s is %d, must be at least 1", v.Type().Field(i).Name, n)
 			}
 		}

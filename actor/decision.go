@@ -316,10 +316,11 @@ func (c *Core) reasons(x *Explanation, a *asked, q Inquiry, unknown, full bool) 
 	return list
 }
 
-// score computes the terms of a job's score at this instant, and returns their sum.
-func (c *Core) score(terms *scoring.Terms, mode dispatcherd.Mode, r backlog.Lane, ageMS int64) scoring.Milli {
+// score computes the terms of a job's score at this instant.
+func (c *Core) score(mode dispatcherd.Mode, r backlog.Lane, ageMS int64) scoring.Terms {
+	terms := c.cfg.Weights.Score(mode, r.Priority, ageMS, c.capacity(r.Type))
 	terms.Brevity = c.brevity(r)
-	return c.cfg.Weights.Fill(terms, mode, r.Priority, ageMS, c.capacity(r.Type)) + terms.Brevity
+	return terms
 }
 
 // brevity returns the term for the expected duration of the jobs of a type and class. It is 0 for a forgotten type, which only slots

@@ -224,19 +224,11 @@ func (c *Core) identify(e *explainer) {
 
 // termsOf returns the score of a.
 func (c *Core) termsOf(a *asked) scoring.Terms {
-	terms := c.cfg.Weights.Score(a.mode, a.Priority, int64(c.now)-a.arrival, c.capacityOf(a))
+	age := int64(c.now) - a.arrival
 	if a.known {
-		terms.Brevity = c.brevity(a.Lane)
+		return c.score(a.mode, a.Lane, age)
 	}
-	return terms
-}
-
-// capacityOf returns the capacity in the cluster, for the score of a.
-func (c *Core) capacityOf(a *asked) int {
-	if a.known {
-		return c.capacity(a.Type)
-	}
-	return 0
+	return c.cfg.Weights.Score(a.mode, a.Priority, age, 0)
 }
 
 // visitSlots visits the classes of the job's type: it counts their free slots and their types,
@@ -344,7 +336,7 @@ func (e *explainer) rescore(c *Core) {
 	e.ahead = slices.DeleteFunc(e.ahead, func(h head) bool { return !c.types[h.Type].known })
 	for i := range e.ahead {
 		h := &e.ahead[i]
-		h.score = c.score(&scoring.Terms{}, h.mode, h.Lane, int64(c.now)-h.arrival)
+		h.score = c.score(h.mode, h.Lane, int64(c.now)-h.arrival).Total()
 	}
 	slices.SortFunc(e.ahead, compareHeads)
 }
@@ -382,16 +374,21 @@ func (c *Core) countLane(e *explainer, r backlog.Lane) int {
 
 // rival describes a job that ranks before a, and computes when a overtakes it.
 func (c *Core) rival(a *asked, h *head) contract.Rival {
-	var terms scoring.Terms
-	c.score(&terms, h.mode, h.Lane, int64(c.now)-h.arrival)
+	terms := c.score(h.mode, h.Lane, int64(c.now)-h.arrival)
 	r := contract.Rival{Job: h.job(), Mode: h.mode.String(), Type: c.index.Name(h.Type), Priority: h.Priority, Score: terms.Points()}
-	at, ok := c.cfg.Weights.Overtakes(
-		scoring.Job{Mode: a.mode, Priority: a.Priority, ArrivalMS: a.arrival, Capacity: c.capacityOf(a), Brevity: c.termsOf(a).Brevity},
-		scoring.Job{Mode: h.mode, Priority: h.Priority, ArrivalMS: h.arrival, Capacity: c.capacity(h.Type), Brevity: c.brevity(h.Lane)})
-	if ok {
+	if at, ok := c.cfg.Weights.Overtakes(c.waiting(&a.head, a.known), c.waiting(h, true)); ok {
 		r.Passed = new(contract.Seconds(msDuration(max(0, at-int64(c.now)))))
 	}
 	return r
+}
+
+// waiting describes a head for a comparison. The score of an unknown type is that of a type without slots.
+func (c *Core) waiting(h *head, known bool) scoring.Job {
+	j := scoring.Job{Mode: h.mode, Priority: h.Priority, ArrivalMS: h.arrival}
+	if known {
+		j.Capacity, j.Brevity = c.capacity(h.Type), c.brevity(h.Lane)
+	}
+	return j
 }
 
 // claimFull reports whether the next claim may have no room for a. A request needs no

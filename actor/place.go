@@ -7,7 +7,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
-	"github.com/dispatcherd/dispatcherd/scoring"
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
@@ -192,19 +191,17 @@ func (c *Core) best(t slotindex.TypeID, queued bool) (best head, found bool) {
 
 // rowHead returns the head for a row of a lane. Its age is the one that counts in comparisons.
 func (c *Core) rowHead(r backlog.Lane, k contract.Key) head {
-	var terms scoring.Terms
 	age := c.backlog.AgeMS(k) - c.penaltyMS(r.NonLocal)
 	return head{
-		Lane: r, score: c.score(&terms, dispatcherd.Queued, r, age), arrival: int64(c.now) - age, number: int64(k.ID), mode: dispatcherd.Queued,
+		Lane: r, score: c.score(dispatcherd.Queued, r, age).Total(), arrival: int64(c.now) - age, number: int64(k.ID), mode: dispatcherd.Queued,
 	}
 }
 
 // headOf returns the head for a job in hand, for comparisons.
 func (c *Core) headOf(j *job) head {
-	var terms scoring.Terms
 	age := c.ageMS(j)
 	h := head{
-		Lane: j.Lane, score: c.score(&terms, j.mode, j.Lane, age), arrival: int64(c.now) - age, number: int64(j.id), mode: j.mode,
+		Lane: j.Lane, score: c.score(j.mode, j.Lane, age).Total(), arrival: int64(c.now) - age, number: int64(j.id), mode: j.mode,
 	}
 	if j.mode == dispatcherd.OnDemand {
 		h.number, h.request = -h.number, j
@@ -251,7 +248,7 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 func (c *Core) assign(j *job, ref slotindex.Ref) {
 	j.slot = ref
 	c.slots[ref].job = j
-	c.score(&j.terms, j.mode, j.Lane, c.ageMS(j))
+	j.terms = c.score(j.mode, j.Lane, c.ageMS(j))
 	j.placedAt = c.now
 	c.stats.Placed++
 	c.work += jobWork

@@ -109,21 +109,15 @@ func (w *Weights) Brevity(expectedMS int64) Milli {
 // MaxAge counts as MaxAge. capacity is the number of registered slots that support
 // the job's type, free or taken. A capacity below 1 counts as 1. Score allocates
 // nothing.
-func (w *Weights) Score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) (t Terms) {
-	w.Fill(&t, mode, p, ageMS, capacity)
-	return t
-}
-
-// Fill sets all terms but Brevity, like Score, and returns their sum. A copy of the terms takes longer than their
-// computation, because they do not fit into registers.
-func (w *Weights) Fill(t *Terms, mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) Milli {
+func (w *Weights) Score(mode dispatcherd.Mode, p dispatcherd.Priority, ageMS int64, capacity int) Terms {
 	ageMS = min(max(ageMS, 0), maxAgeMS)
-	t.Base = Milli(w.Priority * int64(p) * 1000)
-	t.Age = Milli(w.Ageing * ageMS)
-	t.Rarity = Milli(w.Rarity / int64(max(capacity, 1)) * 1000)
-	t.OnDemand = 0
+	t := Terms{
+		Base:   Milli(w.Priority * int64(p) * 1000),
+		Age:    Milli(w.Ageing * ageMS),
+		Rarity: Milli(w.Rarity / int64(max(capacity, 1)) * 1000),
+	}
 	if mode == dispatcherd.OnDemand {
 		t.OnDemand = Milli(w.OnDemand*1000 + w.OnDemandAgeing*min(ageMS, w.OnDemandCap.Milliseconds()))
 	}
-	return t.Base + t.Age + t.Rarity + t.OnDemand
+	return t
 }

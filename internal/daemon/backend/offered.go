@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/hbollon/go-edlib"
+
+	"github.com/dispatcherd/dispatcherd/actor"
 )
 
 // offeredTypes bounds the list of types in an explanation.
@@ -16,14 +18,11 @@ const offeredTypes = 16
 // most similar to typ are first. Otherwise they are in the order of the alphabet.
 func (b *Backend) offered(typ string) (names []string, similar string) {
 	distances := map[string]int{}
-	for _, t := range b.known() {
-		if t.Capacity > 0 {
-			distances[t.Type] = distance(typ, t.Type)
-		}
-	}
-	for name, slots := range b.Others() { // order-free: sorted below
-		if slots > 0 {
-			distances[name] = distance(typ, name)
+	for _, slots := range []map[string]int{actor.Capacities(b.Loop), b.Others()} {
+		for name, n := range slots { // order-free: sorted below
+			if n > 0 {
+				distances[name] = distance(typ, name)
+			}
 		}
 	}
 	names = slices.SortedFunc(maps.Keys(distances), func(x, y string) int {

@@ -102,15 +102,6 @@ func (b *Backend) workersOf(slots []contract.Slot) []contract.Worker {
 	return workers
 }
 
-// known returns the types that this dispatcher knows.
-func (b *Backend) known() []contract.Type {
-	types := actor.ListTypes(b.Loop)
-	for i := range types {
-		types[i].Origin = b.origin()
-	}
-	return types
-}
-
 // counted completes types by the count of pending rows and by pauses, and adds those that no dispatcher knows.
 func (b *Backend) counted(list []contract.Type) contract.TypePage {
 	count, others, pauses, known := b.Pending.Latest(), b.Others(), map[string]*contract.Pause{}, map[string]bool{}
@@ -176,7 +167,10 @@ func (b *Backend) Summary() (s contract.Summary) {
 			s.Busy, s.Drained = max(s.Busy-1, 0), s.Drained+1
 		}
 	}
-	s.Workers, s.Types = b.workersOf(s.SlotList), b.known()
+	s.Workers, s.Types = b.workersOf(s.SlotList), actor.ListTypes(b.Loop)
+	for i := range s.Types {
+		s.Types[i].Origin = b.origin()
+	}
 	return s
 }
 
