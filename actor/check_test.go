@@ -7,6 +7,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
+	"github.com/dispatcherd/dispatcherd/backlog"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -36,7 +37,7 @@ func TestCheckDetectsEveryInconsistency(t *testing.T) {
 		"user of a request":     func(c *Core) { c.jobs[-3].request.user = "other" },
 		"position in a session": func(c *Core) { c.slots[0].at = 1 },
 		"type is not dirty": func(c *Core) {
-			c.types[1].demand = requestQueues{{typ: 1, requests: []*job{{id: -9}}}}
+			c.types[1].demand = requestQueues{{lane: backlog.Lane{Type: 1}, requests: []*job{{id: -9}}}}
 			c.requesting.Set(1, true)
 		},
 		"position of an alarm": func(c *Core) { c.alarms[0].alarm = 2 },

@@ -224,8 +224,7 @@ type requestData struct {
 // if they are pinned, in order of arrival, then by descending id. All requests of a queue age in the same way, so this
 // is also the order of their scores. Limits.Requests bounds its length.
 type requestQueue struct {
-	typ      slotindex.TypeID
-	level    int
+	lane     backlog.Lane
 	requests []*job
 }
 

@@ -2,7 +2,6 @@ package actor
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -189,14 +188,8 @@ func (w *typeWaits) longest(from, to timing.Instant) Reason {
 
 // logDecision appends an entry for the decision log.
 func (c *Core) logDecision(kind DecisionKind) *Decision {
-	n := len(c.decisions)
-	if n == cap(c.decisions) {
-		c.decisions = slices.Grow(c.decisions, 1)
-	}
-	c.decisions = c.decisions[:n+1]
-	d := &c.decisions[n]
-	*d = Decision{Kind: kind} // filled in place, because append would copy the entry
-	return d
+	c.decisions = append(c.decisions, Decision{Kind: kind})
+	return &c.decisions[len(c.decisions)-1]
 }
 
 // job returns the id of the job of a head, or 0 for an upper bound.

@@ -173,11 +173,11 @@ func (c *Core) checkRequests() error {
 			return fmt.Errorf("type %d is not marked according to its requests", t)
 		}
 		for _, q := range k.demand {
-			if int(q.typ) != t {
-				return fmt.Errorf("type %d has a queue of type %d", t, q.typ)
+			if int(q.lane.Type) != t {
+				return fmt.Errorf("type %d has a queue of type %d", t, q.lane.Type)
 			}
 			if err := q.check(); err != nil {
-				return fmt.Errorf("request queue %d/%d %w", t, q.level, err)
+				return fmt.Errorf("request queue %d/%d %w", t, q.lane.Priority, err)
 			}
 		}
 		if err := c.checkDirty(slotindex.TypeID(t)); err != nil {
@@ -225,14 +225,14 @@ func (c *Core) checkPinned() error {
 	pinned := make([]int32, len(c.types))
 	for id, s := range c.sessions { // order-free: any difference is an error
 		for _, q := range s.pinned {
-			pinned[q.typ] += int32(len(q.requests))
+			pinned[q.lane.Type] += int32(len(q.requests))
 			if err := q.check(); err != nil {
 				return fmt.Errorf("a queue of pinned requests of session %d %w", id, err)
 			}
-			if _, free := c.freeSlotOf(s, q.typ); free && !s.pinsDirty && !c.types[q.typ].pause.requests() {
+			if _, free := c.freeSlotOf(s, q.lane.Type); free && !s.pinsDirty && !c.types[q.lane.Type].pause.requests() {
 				return fmt.Errorf("session %d has a pinned request and a free slot, and is not dirty", id)
 			}
-			if !c.offers(s, q.typ) && !s.pinsCheck {
+			if !c.offers(s, q.lane.Type) && !s.pinsCheck {
 				return fmt.Errorf("session %d has a pinned request and no slot for it", id)
 			}
 		}
@@ -240,7 +240,7 @@ func (c *Core) checkPinned() error {
 	for _, s := range c.pins.check { // of sessions that have ended
 		for _, q := range s.pinned {
 			if c.sessions[s.id] != s {
-				pinned[q.typ] += int32(len(q.requests))
+				pinned[q.lane.Type] += int32(len(q.requests))
 			}
 		}
 	}

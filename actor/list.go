@@ -133,7 +133,7 @@ func ListRequests(asker Asker) []contract.WaitingRequest {
 			for _, q := range slices.Clone(c.types[t].demand) {
 				for j := range q.inOrder() {
 					age := contract.Seconds(msDuration(int64(c.now - j.request.arrival)))
-					p.found = append(p.found, contract.WaitingRequest{ID: j.id, Type: c.index.Name(q.typ), Priority: j.Priority, Age: age})
+					p.found = append(p.found, contract.WaitingRequest{ID: j.id, Type: c.index.Name(q.lane.Type), Priority: j.Priority, Age: age})
 					if !p.spend(jobWork) {
 						return
 					}

@@ -374,7 +374,7 @@ func (c *Core) keepPins(f func(head)) {
 	for _, s := range c.pins.dirty {
 		s.pinsDirty = false
 		for _, q := range s.pinned {
-			if _, free := c.freeSlotOf(s, q.typ); free && !c.types[q.typ].pause.requests() {
+			if _, free := c.freeSlotOf(s, q.lane.Type); free && !c.types[q.lane.Type].pause.requests() {
 				s.pinsDirty = true
 				if f != nil {
 					f(c.headOf(q.requests[0]))

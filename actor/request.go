@@ -65,7 +65,7 @@ func (c *Core) enqueue(j *job) {
 	queues := c.queuesOf(j)
 	q := queues.find(j.Lane)
 	if q == nil {
-		q = &requestQueue{typ: j.Type, level: j.Level()}
+		q = &requestQueue{lane: j.Lane}
 		*queues = append(*queues, q)
 	}
 	q.requests = slices.Insert(q.requests, q.through(j.request.requestPlace), j)
@@ -100,7 +100,7 @@ func (c *Core) queuesOf(j *job) *requestQueues {
 // find returns the queue of a type, priority and duration class, or nil.
 func (l requestQueues) find(r backlog.Lane) *requestQueue {
 	for _, q := range l {
-		if q.typ == r.Type && q.level == r.Level() {
+		if q.lane == r {
 			return q
 		}
 	}
@@ -328,7 +328,7 @@ func (c *Core) failPinned() {
 		s := c.pins.check[0]
 		for at := 0; at < len(s.pinned); {
 			q := s.pinned[at]
-			if c.offers(s, q.typ) {
+			if c.offers(s, q.lane.Type) {
 				at++
 				continue
 			}

@@ -62,8 +62,10 @@ func (c *Core) flush() {
 	c.flushClaims()
 	c.flushEnds()
 	c.flushSpawns()
-	c.flushReads()
-	c.flushGate()
+	c.backlog.NextRead(func(r *contract.FetchRequest) { c.emit(&effect.Fetch{Request: r}) })
+	if subscribe, changed := c.backlog.NextGate(); changed {
+		c.emit(&effect.SetGate{Subscribed: subscribe})
+	}
 }
 
 // NextWake returns the instant by which a Tick is due, or Never.
@@ -96,18 +98,6 @@ func (c *Core) restate() {
 		if !k.pause.rows() { // when the pause ends, TypeAppeared sets it
 			c.backlog.SetShare(t, c.shares[name])
 		}
-	}
-}
-
-// flushReads sends the fetches that the backlog requests.
-func (c *Core) flushReads() {
-	c.backlog.NextRead(func(r *contract.FetchRequest) { c.emit(&effect.Fetch{Request: r}) })
-}
-
-// flushGate sends a change of the notification gate.
-func (c *Core) flushGate() {
-	if subscribe, changed := c.backlog.NextGate(); changed {
-		c.emit(&effect.SetGate{Subscribed: subscribe})
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 
 const priorities = int(dispatcherd.MaxPriority) + 1
 
+// levels is the number of pairs of a priority and a duration class.
+const levels = priorities * dispatcherd.DurationClasses
+
 // Config holds the bounds and intervals of a Backlog.
 type Config struct {
 	// Poll is the time between two polls, which are full scans. They do not depend on NOTIFY.

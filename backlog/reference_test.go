@@ -37,7 +37,7 @@ func (w *world) heads() map[Lane]contract.Key {
 func (w *world) checkHeads() {
 	heads := w.heads()
 	for _, t := range w.types {
-		for level := range Levels {
+		for level := range levels {
 			p, class := dispatcherd.Priority(level%priorities), dispatcherd.DurationClass(level/priorities)
 			lane := Lane{Type: t, Priority: p, Class: class}
 			want, exists := heads[lane]

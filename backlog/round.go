@@ -105,14 +105,14 @@ func (b *Backlog) askLow(round bool) {
 // as fit. If a lane has to wait, the round considers the others, and the next one begins with this lane.
 func (b *Backlog) askRound() {
 	r := &b.round
-	all := len(b.types) * Levels
+	all := len(b.types) * levels
 	r.left = min(r.left, all)
 	from, left := -1, 0 // of the first lane that has to wait
 	for r.left > 0 && (from < 0 || b.fits(1)) {
 		if r.from >= all {
 			r.from = 0
 		}
-		t, level := slotindex.TypeID(r.from/Levels), r.from%Levels
+		t, level := slotindex.TypeID(r.from/levels), r.from%levels
 		k, lane := b.types[t], Lane{
 			Type:     t,
 			Priority: dispatcherd.Priority(level % priorities),
@@ -124,7 +124,7 @@ func (b *Backlog) askRound() {
 		}
 		switch {
 		case !k.known || b.index.Capacity(t) == 0:
-			step = Levels - level // skips the other lanes of the type
+			step = levels - level // skips the other lanes of the type
 		case k.classes[lane.Class].used == 0:
 			step = priorities - level%priorities
 		case k.classes[lane.Class].used&lane.bit() != 0 && !b.askLocal(lane) && from < 0:
@@ -153,7 +153,7 @@ func (b *Backlog) list(t slotindex.TypeID) bool {
 		return false
 	}
 	k.listed = b.lists
-	if lanes > Levels-priorities { // all are in use
+	if lanes > levels-priorities { // all are in use
 		return true
 	}
 	f.request.Classes = append(f.request.Classes, b.index.Name(t))

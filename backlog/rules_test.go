@@ -209,7 +209,7 @@ func TestTypeWhoseLanesAreAllInUseIsNotListed(t *testing.T) {
 		w.settleNow()
 		return named
 	}
-	for level := priorities; level < Levels; level++ {
+	for level := priorities; level < levels; level++ {
 		require.True(t, listed(), level)
 		w.b.use(Lane{Type: w.types[0], Priority: dispatcherd.Priority(level % priorities), Class: dispatcherd.DurationClass(level / priorities)})
 	}
@@ -347,7 +347,7 @@ func TestLowLanesLeaveRoomForTheRound(t *testing.T) {
 		for p := range dispatcherd.MaxPriority + 1 {
 			w.b.Rescan(Lane{Type: w.types[0], Priority: p})
 		}
-		w.b.round.from = Levels // the first lane of type b
+		w.b.round.from = levels // the first lane of type b
 		require.Equal(t, 1, w.send())
 		names := map[string]int{}
 		for _, q := range w.reads[0].request.Lanes {
