@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -81,7 +82,7 @@ func (r *Shared) end(a *Answer, failure error) {
 	r.countKeysLocked(-1)
 	r.s.running.Add(r.user, -1)
 	if a != nil {
-		a.Via = r.via
+		a.Via = cmp.Or(a.Via, r.via)
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
 	r.body.Drop()

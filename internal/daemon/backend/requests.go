@@ -1,12 +1,14 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -18,6 +20,7 @@ import (
 // once, by how the request ended. It implements shell.Callers.
 type Requests struct {
 	loop *actor.Actor
+	b    *Backend // makes rows of requests; set by New
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
@@ -26,8 +29,10 @@ type Requests struct {
 }
 
 type waitingCaller struct {
-	caller ondemand.Caller
-	worker string // that runs the request, or ran it last
+	caller  ondemand.Caller
+	worker  string            // that runs the request, or ran it last
+	request *ondemand.Request // if it may become a row
+	row     *diverted         // nil: it has not become one
 }
 
 // NewRequests returns an empty Requests.
@@ -36,17 +41,21 @@ func NewRequests(loop *actor.Actor) *Requests {
 }
 
 // begin assigns an id to a request and registers its caller.
-func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
+func (c *Requests) begin(r *ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last--
-	c.waiting[c.last] = waitingCaller{caller: caller}
+	c.waiting[c.last] = waitingCaller{caller: caller, request: r}
 	return c.last
 }
 
 // Submit sends a request to the loop. caller gets its events and its answer.
 func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
-	id := c.begin(caller)
+	var kept *ondemand.Request
+	if r.MayLeave && c.b != nil {
+		kept, r.Due = &r, time.Now().Add(r.Timeout)
+	}
+	id := c.begin(kept, caller)
 	taken := c.loop.Request(actor.Requested{
 		Job:          id,
 		Type:         r.Type,
@@ -59,6 +68,7 @@ func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcher
 		Deadline:     r.Timeout,
 		Wait:         r.WaitCapacity,
 		CapacityWait: r.CapacityWait,
+		Divert:       kept != nil,
 	})
 	if !taken {
 		c.end(id, stopped)
@@ -85,11 +95,13 @@ func (c *Requests) Release() {
 func (c *Requests) Abandon(id dispatcherd.JobID) {
 	c.loop.Order(actor.Abandoned{Job: id})
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, waits := c.waiting[id]; waits {
+	me, waits := c.waiting[id]
+	if waits {
 		delete(c.waiting, id)
 		c.ends[0]++
 	}
+	c.mu.Unlock()
+	me.row.abandon()
 }
 
 // Cancel withdraws a request and tells its caller who cancelled it. It returns false if the
@@ -141,11 +153,14 @@ func eventOf(e *effect.Report) ondemand.Event {
 var answerKinds = [...]ondemand.AnswerKind{
 	effect.AnswerDone: ondemand.Done, effect.AnswerFailed: ondemand.Failed, effect.AnswerLate: ondemand.Late,
 	effect.AnswerUnsupported: ondemand.Unsupported, effect.AnswerBusy: ondemand.Busy, effect.AnswerStopping: ondemand.Stopping,
-	effect.AnswerPaused: ondemand.Paused,
+	effect.AnswerPaused: ondemand.Paused, effect.AnswerElsewhere: ondemand.Unsupported,
 }
 
 // Answer implements shell.Callers. It does not block.
 func (c *Requests) Answer(e *effect.Answer) {
+	if e.Kind == effect.AnswerElsewhere && c.divert(e.Job) {
+		return
+	}
 	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason, Retry: e.PauseEnds})
 }
 
@@ -156,9 +171,10 @@ func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) bool {
 	if waits {
 		delete(c.waiting, id)
 		c.ends[a.Kind]++
-		a.Worker = me.worker
+		a.Worker = cmp.Or(a.Worker, me.worker)
 	}
 	c.mu.Unlock()
+	me.row.abandon()
 	if waits {
 		me.caller.Answered(a)
 	}
