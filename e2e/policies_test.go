@@ -52,7 +52,7 @@ func TestRetryPoliciesOfTypesAndJobs(t *testing.T) {
 	require.Equal(t, "type x: 5 attempts, fixed:1h\n", h.shown("type set x --backoff fixed:1h"))
 	require.Equal(t, 5, w.get(id).MaxAttempts)
 	waits(claim.New{Type: "x"}, "backoff of type x: fixed 1h")
-	require.Equal(t, "type x: 5 attempts, backoff of the dispatcher\n", h.shown("type set x"))
+	require.Equal(t, "type x: 5 attempts, backoff of the dispatcher\n", h.onAPI("", "type", "set", "x", "--backoff", "").out)
 	require.Equal(t, 0, w.number(`SELECT count(*) FROM dispatcherd.types WHERE max_attempts IS NOT NULL OR backoff IS NOT NULL`))
 	bad := h.caller().ask(http.MethodPut, "/v1/types/x/retries", `{"backoff":"fixed:1d"}`)
 	require.Equal(t, http.StatusBadRequest, bad.StatusCode)

@@ -27,9 +27,11 @@ func (a *app) devCommand() *cobra.Command {
 Needs the programs of Postgres 14 or newer on this machine. Keeps the data between runs, except
 with --ephemeral. The server ends with the dispatcher, also after kill -9. With --tls, workers
 on other hosts can connect: dev prints the commands for them. Its certificate and token are in
-the state directory of the user, where only this user can read them.`)
+the state directory of the user, or in DIR-tls with --data-dir DIR. Only this user can read
+them.`)
 	cmd.Annotations = map[string]string{cli.NoteLogs: "yes"}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		given := dir
 		switch {
 		case ephemeral && dir != "":
 			return exit.Usagef("--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
@@ -41,7 +43,7 @@ the state directory of the user, where only this user can read them.`)
 		}
 		var files devFiles
 		if tls {
-			if files, err = a.prepareTLS(&f.cfg); err != nil {
+			if files, err = a.prepareTLS(&f.cfg, given); err != nil {
 				return err
 			}
 		}

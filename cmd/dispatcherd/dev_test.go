@@ -212,3 +212,14 @@ func TestDevEndsWhenItsPostgresIsKilled(t *testing.T) {
 		require.NoError(t, <-working)
 	}
 }
+
+// Postgres needs an empty directory, so the files are beside it.
+func TestTLSFilesOfDevAreBesideItsData(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	var cfg daemon.Config
+	f, err := bare(nil).prepareTLS(&cfg, data+"/")
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(data+"-tls", "token"), f.token)
+	require.Equal(t, f.cert, cfg.TLS.Cert)
+	require.NoDirExists(t, data)
+}

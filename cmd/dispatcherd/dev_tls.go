@@ -30,16 +30,19 @@ const devLife = 90 * 24 * time.Hour
 type devFiles struct{ ca, cert, key, token, tokens string }
 
 // prepareTLS completes the settings of dev --tls. It makes an authority, whose key it forgets, a certificate and a token, unless there are
-// valid ones.
-func (a *app) prepareTLS(cfg *daemon.Config) (f devFiles, err error) {
+// valid ones. They are beside the directory of the data, or without one in the state directory of the user.
+func (a *app) prepareTLS(cfg *daemon.Config, data string) (f devFiles, err error) {
 	if cfg.TLS.Cert != "" || cfg.API.TokenFile != "" {
 		return f, exit.Usagef("--tls makes a certificate and a token of its own: omit it, or omit --tls-cert and --api-tokens")
 	}
-	state, err := a.UserState()
-	if err != nil {
-		return f, exit.Usagef("no place for the certificate: %w", err)
+	dir := filepath.Clean(data) + "-tls" // beside the data, because Postgres needs an empty directory
+	if data == "" {
+		state, err := a.UserState()
+		if err != nil {
+			return f, exit.Usagef("no place for the certificate: %w", err)
+		}
+		dir = filepath.Join(state, "tls")
 	}
-	dir := filepath.Join(state, "tls")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return f, err
 	}

@@ -97,6 +97,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"list",
 		"job get -3",
 		"job wait 3 --token t",
+		"type set pdf",
 		"schedule set tick --spec @daily",
 		"limit set bank --capacity 1",
 		"worker run --types x --dispatcher tls://h:1 --token /t -- cat",

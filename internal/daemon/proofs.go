@@ -76,6 +76,9 @@ func (d *Daemon) loadProofs() error {
 	if err != nil {
 		return err
 	}
+	if p.tokens != nil && p.tokens.Len() == 0 && d.listeners.visitors.current().tokens == nil { // at the start
+		return fmt.Errorf("--api-tokens %s: it contains no token", d.cfg.API.TokenFile)
+	}
 	if info, err := os.Stat(d.cfg.API.TokenFile); err == nil && info.Mode().Perm()&0o022 != 0 {
 		d.log.Warn("other users may change the token file and add a token of their own: set its mode to 0640 or 0600",
 			zap.String("file", d.cfg.API.TokenFile), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())))
@@ -90,7 +93,8 @@ func (d *Daemon) loadProofs() error {
 const proofCheck = time.Second
 
 // reloading returns the service that reads the files of tokens and certificates again when one of them has changed, and after a signal. If
-// a file is invalid, the current tokens and certificates remain valid, so that a typing error locks no peer out.
+// a file is invalid or missing, the current tokens and certificates remain valid, so that a typing error locks no peer out. A token file
+// without a line revokes all.
 func (d *Daemon) reloading() background.Service {
 	return background.Service{Name: "proofs", Step: func(context.Context, background.Now) (time.Duration, error) {
 		used := d.listensOnTCP() && (d.cfg.API.TokenFile != "" || d.cfg.TLS.Cert != "")

@@ -285,7 +285,7 @@ func TestManyBadTokensAreCountedAndRejected(t *testing.T) {
 	require.Equal(t, 1000, seen.hits(BoundToken))
 	require.Equal(t, http.StatusOK, status("/v1/slots", "Bearer secret"))
 	require.Equal(t, http.StatusOK, status("/livez", ""))
-	for _, bad := range []string{"", "# comment", "ben secret", "ben", "ben 2bb8"} {
+	for _, bad := range []string{"ben secret", "ben", "ben 2bb8"} {
 		_, err := ReadTokens(strings.NewReader(bad))
 		require.Error(t, err, bad)
 		require.NotContains(t, err.Error(), "secret")

@@ -55,7 +55,8 @@ type Tokens struct {
 const certificatePrefix = "cert:"
 
 // ReadTokens reads one token per line: a name, the SHA-256 of the token in hex, and optionally its role, with white space between them. A
-// line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #.
+// line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #. A file
+// without other lines revokes all tokens and certificates.
 func ReadTokens(r io.Reader) (*Tokens, error) {
 	t := &Tokens{}
 	lines := bufio.NewScanner(r)
@@ -67,9 +68,6 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		if err := t.add(fields); err != nil {
 			return nil, fmt.Errorf("line %d %w", n, err)
 		}
-	}
-	if t.Len() == 0 && lines.Err() == nil {
-		return nil, errors.New("it contains no token")
 	}
 	return t, lines.Err()
 }
@@ -120,9 +118,10 @@ func (t *Tokens) Holder(token string) (found Holder, ok bool) {
 // Has reports whether a token is still valid, with the same name and rights.
 func (t *Tokens) Has(h Holder) bool { return slices.Contains(t.holders, h) }
 
-// Certificate returns the rights of the certificate with a name. If the file has no line for a certificate, each of them has all rights.
+// Certificate returns the rights of the certificate with a name. If the file has tokens and no line for a certificate, each
+// certificate has all rights.
 func (t *Tokens) Certificate(name string) (Rights, bool) {
-	if t == nil || t.certificates == nil {
+	if t == nil || t.certificates == nil && len(t.holders) > 0 {
 		return AllRights, true
 	}
 	r, listed := t.certificates[name]

@@ -106,7 +106,7 @@ func (a *Invocation) resumeCommand(what, short, example string, resume namedOrde
 
 const typeSetLong = `Sets the retry policy of a type in the whole cluster, for jobs without a policy of their own.
 The policy is used when an attempt fails. It replaces the former policy: what is not given is
-the default again.`
+the default again. With --backoff "" alone, the type has no policy any more.`
 
 func (a *Invocation) typeSetCommand() *cobra.Command {
 	var p client.RetryPolicy
@@ -117,6 +117,9 @@ func (a *Invocation) typeSetCommand() *cobra.Command {
 	Number(flags, &p.MaxAttempts, "max-attempts", "1", MostAttempts, "failures after which a job is failed for good (default: 5)")
 	flags.StringVar(&p.Backoff, "backoff", "", "wait after a failure (default: exponential by --retry-base and --retry-max)")
 	return a.OnAPI(cmd, func(ctx context.Context, args []string) error {
+		if p == (client.RetryPolicy{}) && !flags.Changed("backoff") {
+			return exit.Usagef("nothing is given: give --max-attempts or --backoff; --backoff '' alone ends the policy")
+		}
 		s, err := a.client.SetRetries(ctx, args[0], p)
 		if err != nil {
 			return err
