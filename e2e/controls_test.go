@@ -172,6 +172,9 @@ func TestDrainedWorkerGetsNoJobAfterTheAnswer(t *testing.T) {
 		w.seen.await(t, "a job after it is resumed", func(s sighting) bool { return s.What == "start" && atB(s) && s.At > resumed.UnixNano() })
 	}
 	require.Contains(t, a.shown("worker drain wb --wait"), "worker wb drained, and no job runs there")
+	since := b.slots()[0].Drain.At
+	require.Contains(t, a.shown("worker drain wb --wait"), "worker wb drained, and no job runs there")
+	require.Equal(t, since, b.slots()[0].Drain.At, "waiting alone keeps the drain")
 	drained := "worker wb supports it, but was drained by " + b.slots()[0].Drain.By + ": 'dispatcherd worker resume wb'"
 	for _, h := range []*host{a, b} {
 		got := h.onAPI("", "job", "insert", "--type", "y")

@@ -41,8 +41,8 @@ func problemOf(a *Answer) *rest.Problem {
 	case Late:
 		return rest.DeadlinePassed.Of(a.Reason)
 	case Unsupported:
-		return rest.NoSlot.Of(a.Reason + "; only slots of this dispatcher count: start a worker for the type, or let the request wait for one " +
-			"(wait_for_worker, --wait-for-worker)")
+		return rest.NoSlot.Of(a.Reason + ": start a worker for the type, or let the request wait for one " +
+			"(wait_for_worker in the request, --wait-for-worker of the command)")
 	case Busy:
 		return rest.QueueFull.Of(a.Reason).Retryable()
 	case Stopping:

@@ -151,17 +151,29 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	flags := drain.Flags()
 	flags.StringSliceVar(&order.Types, "types", nil, "only these types (default: all)")
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
-	flags.BoolVar(&wait, "wait", false, "return when no job of these types runs there")
+	flags.BoolVar(&wait, "wait", false, "return when no job of these types runs there; alone it keeps a drain that is there")
 	drain.ValidArgsFunction = cobra.NoFileCompletions
 	drain.RunE = func(cmd *cobra.Command, args []string) error {
-		d, err := a.client.DrainWorker(cmd.Context(), args[0], order)
-		if err != nil {
-			return err
+		var d client.DrainState
+		if wait && order.Reason == "" && order.Types == nil { // it only waits for a drain that is there
+			p, err := a.client.Drains(cmd.Context(), client.Names{Prefix: args[0], Query: client.Query{Limit: 1000}})
+			if err != nil {
+				return err
+			}
+			if at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == args[0]+"/" }); at >= 0 {
+				d = p.Items[at]
+			}
 		}
-		if len(d.Uncovered) > 0 {
-			a.Say("No slot of the cluster supports %s any more.", strings.Join(d.Uncovered, ", "))
+		if d.Worker == "" {
+			var err error
+			if d, err = a.client.DrainWorker(cmd.Context(), args[0], order); err != nil {
+				return err
+			}
+			if len(d.Uncovered) > 0 {
+				a.Say("No slot of the cluster supports %s any more.", strings.Join(d.Uncovered, ", "))
+			}
+			a.sayChange(d.Warning, d.Former, d.Unconfirmed)
 		}
-		a.sayChange(d.Warning, d.Former, d.Unconfirmed)
 		if wait {
 			if err := a.awaitDrain(cmd.Context(), &d); err != nil {
 				return err

@@ -86,17 +86,19 @@ func addJob(add Add, job *contract.Job) {
 		if p := end.Placement; p != nil {
 			where = fmt.Sprintf(" on %s slot %d, waited %v, ran %v:", p.Worker, p.Slot, spanOf(p.Waited), spanOf(p.Ran))
 		}
-		lines(fmt.Sprintf("attempt %d", end.Attempt), Stamp(end.At)+where+" ", end.String())
+		lines(fmt.Sprintf("attempt %d", end.Attempt), "ended "+Stamp(end.At)+where+" ", end.String())
 	}
 	if n := len(ends); n > 0 && job.Status == dispatcherd.Pending && ends[n-1].Placement != nil && ends[n-1].Placement.Backoff != "" {
 		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), ends[n-1].Placement.Backoff)
 	}
 	last := int(job.Attempt)
 	if job.StartedAt != nil && (len(ends) == 0 || ends[len(ends)-1].Attempt < last) && job.Status != dispatcherd.Pending {
-		at := *cmp.Or(job.FinishedAt, job.StartedAt)
-		worker := cmp.Or(deref(job.Worker), "a worker that is not known")
-		add(fmt.Sprintf("attempt %d", last), "%s on %s, waited %s, ran %s: %s", Stamp(at), worker, durationText(job.Waited),
-			durationText(job.Ran), job.Status)
+		at := "started " + Stamp(*job.StartedAt)
+		if job.FinishedAt != nil {
+			at = "ended " + Stamp(*job.FinishedAt)
+		}
+		add(fmt.Sprintf("attempt %d", last), "%s%s, waited %s, ran %s: %s", at, When(job.Worker != nil, " on %s", deref(job.Worker)),
+			durationText(job.Waited), durationText(job.Ran), job.Status)
 	}
 }
 

@@ -223,7 +223,7 @@ func addWhy(add Add, why *httpapi.Why) {
 	if e := why.Expected; e != nil {
 		add("expected", "%s", expectedText(e))
 	}
-	if o := why.Overtaking; o != nil && why.Capacity+why.OtherSlots > 0 {
+	if o := why.Overtaking; o != nil && why.Paused == "" && why.Capacity+why.OtherSlots > 0 {
 		add("overtaking", "%s", overtakingText(o, why.Expected))
 	}
 }
