@@ -114,7 +114,8 @@ func writeStatus(w *bytes.Buffer, s *contract.Status, width int) {
 		more := When(!exact, "over ")
 		types[i] = []any{
 			shorten(t.Type, nameWidth), more + strconv.Itoa(n), When(t.Oldest > 0, "%v", span(spanOf(t.Oldest))),
-			When(t.Oldest > 0 && s.Window > 0 && t.Pause == nil, "%.0f %%", 100*t.Oldest/s.Window), t.Slots, t.Free, shorten(pauseText(t.Pause), nameWidth),
+			When(t.Oldest > 0 && s.Window > 0 && t.Pause == nil, "%.0f %%", 100*t.Oldest/s.Window), t.Slots, t.Free,
+			shorten(pauseText(t.Pause), nameWidth),
 		}
 		waiting, oldest, least = waiting+n, max(oldest, t.Oldest), cmp.Or(least, more)
 	}
