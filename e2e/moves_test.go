@@ -89,6 +89,9 @@ func TestDrainedDispatcherSendsItsWorkersToTheOther(t *testing.T) {
 	require.Equal(t, "a", receive(t, accepted, "the connection after the resumption"))
 	_, err = api.ResumeDispatcher(t.Context(), "a")
 	require.ErrorContains(t, err, "is not drained")
+	drain := b.onAPI("", "dispatcher", "drain", "a") // the second worker knows only a
+	require.Contains(t, drain.err, "Without another dispatcher, these stay: 1 worker.")
+	require.Equal(t, "dispatcher a drained\n", drain.out)
 
 	close(release)
 	job := w.await(id, dispatcherd.Done)

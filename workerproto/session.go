@@ -15,6 +15,7 @@ type Session struct {
 	session[WorkerFrame]
 	handler Handler
 	worker  string
+	moves   bool
 	state   *sessionState // used by the reader goroutine only
 	opening *Hello        // set until Open returns
 	resumed []Resumed     // for the welcome
@@ -29,6 +30,9 @@ func newSession(c *serverConn, h Handler) *Session {
 
 // Worker returns the name from the worker's hello.
 func (s *Session) Worker() string { return s.worker }
+
+// Moves reports whether the worker knows other dispatchers.
+func (s *Session) Moves() bool { return s.moves }
 
 // Fits reports whether the job fits into a frame. Send rejects a job that does not fit,
 // so the caller must fail it.
@@ -83,7 +87,7 @@ func (s *Session) hello(f WorkerFrame) error {
 	if fault := s.state.accept(f); fault != nil {
 		return fault
 	}
-	s.worker, s.opening = hello.Worker, hello
+	s.worker, s.moves, s.opening = hello.Worker, hello.Moves, hello
 	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(s.remote)}
 	s.send(w)
 	s.out.grow(s.room() + 2*len(hello.Running))

@@ -18,6 +18,7 @@ type Worker struct {
 	PID      int      `json:"pid"`
 	User     string   `json:"user"`              // whose shares it uses: "uid 1001", a token, or "cert " and a certificate
 	Address  string   `json:"address,omitempty"` // of its host, over TCP
+	Moves    bool     `json:"moves,omitempty"`   // it knows other dispatchers, so it leaves a drained one
 	Slots    int      `json:"slots"`
 	Free     int      `json:"free"`
 	Draining int      `json:"draining"` // slots that take no more jobs

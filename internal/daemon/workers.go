@@ -117,7 +117,7 @@ func (w *workers) connected() []contract.Worker {
 		s := w.session[id]
 		p := s.Peer()
 		all = append(all, contract.Worker{
-			Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID, User: p.User(), Address: p.Address,
+			Session: int64(id), Worker: s.Worker(), UID: p.UID, PID: p.PID, User: p.User(), Address: p.Address, Moves: s.Moves(),
 		})
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,7 +203,20 @@ this dispatcher stay and get jobs as before: "worker list" shows them. It lasts 
 
 func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
 	cmd := New("drain NAME", "Send the workers of a dispatcher to others", "  dispatcherd dispatcher drain host-1", dispatcherDrainLong)
-	return a.orderCommand(cmd, "dispatcher", "drained", (*client.Client).DrainDispatcher)
+	return a.orderCommand(cmd, "dispatcher", "drained", func(c *client.Client, ctx context.Context, name string) ([]string, error) {
+		missing, err := c.DrainDispatcher(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		p, err := Page[contract.Page[contract.Worker]](ctx, a, "/v1/workers", rest.Everywhere{Query: client.Query{Limit: LargestPage}})
+		stay := slices.DeleteFunc(p.Items, func(w contract.Worker) bool {
+			return w.Moves || w.DispatcherName != name && strconv.Itoa(int(w.Dispatcher)) != name
+		})
+		if len(stay) > 0 {
+			a.Say("Without another dispatcher, these stay: %s. 'dispatcherd worker list' shows them.", Counted(len(stay), "worker"))
+		}
+		return missing, err
+	})
 }
 
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.
