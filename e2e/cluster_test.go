@@ -48,7 +48,8 @@ func TestEachDispatcherShowsTheWholeCluster(t *testing.T) {
 			h.shown("types"))
 
 		require.Regexp(t, `\n1 +excel +running +0 +callee +\S+ +\S+ +0/5 +- +- +-\n$`, h.shown("job list --worker callee"))
-		require.Regexp(t, `dispatcher +b\nworker +callee\n(.*\n)*attempt 1 +started \S+ on callee, waited .*, ran \S+: running\n`, h.shown("job get 1"))
+		const want = `dispatcher +b\nworker +callee\n(.*\n)*attempt 1 +started \S+ on callee, waited .*, ran \S+: running\n`
+		require.Regexp(t, want, h.shown("job get 1"))
 		if h == a {
 			require.Regexp(t, `OtherDispatcher.*\ndispatcher +b\n`, h.shown("job why 1"))
 		}

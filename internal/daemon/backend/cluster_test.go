@@ -277,7 +277,8 @@ func TestStatusOfATypeAddsUpTheDispatchers(t *testing.T) {
 		{Types: []string{"mail"}, Drain: &contract.Drain{Worker: "render-2", By: "bob", Types: []string{"fax"}}},
 	})
 	require.Equal(t, []contract.Alarm{
-		{Kind: "no_slot", About: "pdf", Text: `type "pdf": 3 waiting, the oldest for 1m30s, and no slot supports the type: start a worker for it`},
+		{Kind: "no_slot", About: "pdf",
+			Text: `type "pdf": 3 waiting, the oldest for 1m30s, and no slot supports the type: start a worker for it`},
 		{Kind: "beyond_window", About: "mail", Text: "type \"mail\": the oldest job has waited 1m1s, longer than W (1m0s): it needs more slots"},
 		{Kind: "no_slot", About: "long", Text: "type \"long\": 1 waiting, the oldest for 2s, and no slot supports the type: " +
 			"worker render-1 supports it, but was drained by alice (maint): 'dispatcherd worker resume render-1'"},
