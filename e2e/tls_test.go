@@ -386,6 +386,34 @@ func TestCertificatesAreIdentities(t *testing.T) {
 	ends(t, first)
 }
 
+// A certificate with the role worker loses it with its line, and gets no other rights by that, although the file has tokens only then.
+func TestLastLineOfACertificateRevokesIt(t *testing.T) {
+	w := newWorld(t)
+	s := w.secure(func(s *secured, cfg *daemon.Config) { cfg.TLS.ClientCA = s.ca.file() })
+	c := s.proofs("")
+	c.Cert, c.Key = s.ca.sign("gpu-1", func(*x509.Certificate) {})
+	lines := tokenLine("holder-of-all", secret+"all", "")
+	_, refusal := s.join("tls", s.workers, c)
+	require.Contains(t, refusal, "the certificate gpu-1 is not listed in the file of --api-tokens: add a line cert:gpu-1 -, or cert:* - for all")
+	joins := func(line string) (conn *workerproto.Conn) {
+		replaceFile(t, s.cfg.API.TokenFile, lines+line)
+		eventually(t, func() bool { conn, refusal = s.join("tls", s.workers, c); return conn != nil }, func() string { return refusal })
+		return conn
+	}
+	for _, line := range []string{"cert:gpu-1 - worker\n", "cert:* - worker\n"} {
+		conn := joins(line)
+		replaceFile(t, s.cfg.API.TokenFile, lines)
+		ends(t, conn)
+		_, refusal = s.join("tls", s.workers, c)
+		require.Contains(t, refusal, "the certificate gpu-1 is not listed")
+		caller, err := client.New(client.Options{Dispatcher: "tls://" + s.api, Credentials: c})
+		require.NoError(t, err)
+		_, err = client.Call[any](t.Context(), caller, "GET", "/v1/slots", nil)
+		require.ErrorContains(t, err, "the certificate gpu-1 is not listed")
+		caller.Close()
+	}
+}
+
 // The roles of tokens restrict calls.
 func TestRolesOfTokensRestrictCalls(t *testing.T) {
 	w := newWorld(t)

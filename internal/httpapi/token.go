@@ -54,9 +54,12 @@ type Tokens struct {
 // certificatePrefix begins the name of a certificate in the file of tokens.
 const certificatePrefix = "cert:"
 
+// AnyCertificate stands in the file of tokens for all certificates that have no line.
+const AnyCertificate = "*"
+
 // ReadTokens reads one token per line: a name, the SHA-256 of the token in hex, and optionally its role, with white space between them. A
-// line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #. A file
-// without other lines revokes all tokens and certificates.
+// line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #. All tokens and
+// certificates without a line are refused.
 func ReadTokens(r io.Reader) (*Tokens, error) {
 	t := &Tokens{}
 	lines := bufio.NewScanner(r)
@@ -118,13 +121,15 @@ func (t *Tokens) Holder(token string) (found Holder, ok bool) {
 // Has reports whether a token is still valid, with the same name and rights.
 func (t *Tokens) Has(h Holder) bool { return slices.Contains(t.holders, h) }
 
-// Certificate returns the rights of the certificate with a name. If the file has tokens and no line for a certificate, each
-// certificate has all rights.
-func (t *Tokens) Certificate(name string) (Rights, bool) {
-	if t == nil || t.certificates == nil && len(t.holders) > 0 {
+// Certificate returns the rights of the certificate with a name: those of its line, or else of the line for [AnyCertificate]. Without a file
+// of tokens each certificate has all rights.
+func (t *Tokens) Certificate(name string) (r Rights, listed bool) {
+	if t == nil {
 		return AllRights, true
 	}
-	r, listed := t.certificates[name]
+	if r, listed = t.certificates[name]; !listed {
+		r, listed = t.certificates[AnyCertificate]
+	}
 	return r, listed
 }
 

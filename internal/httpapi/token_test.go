@@ -86,3 +86,21 @@ func TestTokenIsCheckedBeforeTheBody(t *testing.T) {
 		}
 	}
 }
+
+// A file of tokens without a line for a certificate refuses it, also if the line was the last one of a certificate.
+func TestCertificateWithoutALineIsRefused(t *testing.T) {
+	const token = "ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"
+	for text, want := range map[string]Rights{
+		"": 0, token: 0, token + "cert:gpu-2 -\n": 0, token + "cert:gpu-1 - worker\n": MayWork, token + "cert:gpu-1 -\n": AllRights,
+		token + "cert:* - read\n": MayRead, "cert:* -\ncert:gpu-1 - worker\n": MayWork,
+	} {
+		tokens, err := ReadTokens(strings.NewReader(text))
+		require.NoError(t, err)
+		rights, listed := tokens.Certificate("gpu-1")
+		require.Equal(t, want, rights, text)
+		require.Equal(t, want != 0, listed, text)
+	}
+	rights, listed := (*Tokens)(nil).Certificate("gpu-1")
+	require.True(t, listed, "there is no file")
+	require.Equal(t, AllRights, rights)
+}
