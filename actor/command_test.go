@@ -504,7 +504,6 @@ func (w *world) cmdRequest(ws words, _ []string) {
 		Deadline:     ws.duration("deadline"),
 		Wait:         ws.args["wait"] != "",
 		CapacityWait: ws.duration("capacity-wait"),
-		Divert:       ws.args["divert"] != "",
 	})
 }
 

@@ -215,7 +215,6 @@ type requestData struct {
 	user         string
 	pin          *session       // the only session that may run it; nil = any
 	patient      bool           // it waits although no slot supports its type, or the type is paused
-	divert       bool           // it may run at another dispatcher
 	returns      int8           // how often workers returned the request
 	capacityWait time.Duration  // how long the request waits while no slot supports its type; 0 = without a bound
 	waitsSince   timing.Instant // when it was queued, or queued again

@@ -131,8 +131,6 @@ type Requested struct {
 	// when the last slot of the type is removed, and is at least
 	// Config.ReconnectGrace, so that a worker can reconnect.
 	CapacityWait time.Duration
-	// Divert ends the request with AnswerElsewhere when it waits and only slots of other dispatchers support its type.
-	Divert bool
 }
 
 // Abandoned reports that the caller of an on-demand request has disconnected.

@@ -29,7 +29,7 @@ func (ev Requested) apply(c *Core) {
 	if !ev.Wait {
 		j.request.capacityWait = max(j.request.capacityWait, c.cfg.ReconnectGrace)
 	}
-	j.request.user, j.request.divert = ev.User, ev.Divert
+	j.request.user = ev.User
 	if ev.Session != 0 {
 		j.request.pin, j.request.capacityWait = c.sessions[ev.Session], 0
 	}
@@ -188,7 +188,7 @@ func (c *Core) hopeless(j *job) timing.Instant {
 	k := c.types[j.Type]
 	since, paused := k.lostAt, k.pause.requests()
 	switch {
-	case !j.request.patient && k.pause.outlasts(j.request.arrival, j.timeout), c.elsewhere(j):
+	case !j.request.patient && k.pause.outlasts(j.request.arrival, j.timeout):
 		return c.now
 	case j.request.capacityWait == 0:
 		return timing.Never
@@ -200,14 +200,7 @@ func (c *Core) hopeless(j *job) timing.Instant {
 	return max(j.request.waitsSince, since).After(j.request.capacityWait)
 }
 
-// elsewhere reports whether a waiting request may run at another dispatcher and has no slot here.
-func (c *Core) elsewhere(j *job) bool {
-	k := c.types[j.Type]
-	return j.request.divert && k.otherSlots > 0 && c.index.Capacity(j.Type) == 0 && !k.pause.requests()
-}
-
-// watchAll calls watch for each waiting request of a type that has lost its last slot here or got its first one, here or elsewhere, or
-// that was paused or resumed.
+// watchAll calls watch for each waiting request of a type that has lost its last slot or got its first one, or that was paused or resumed.
 func (c *Core) watchAll(t slotindex.TypeID) {
 	for _, q := range c.types[t].demand {
 		for _, j := range q.requests {
@@ -232,8 +225,6 @@ func (c *Core) expireRequest(j *job) {
 		c.answer(j, effect.AnswerLate, nil, c.lateReason(j))
 	case c.types[j.Type].pause.requests():
 		c.answer(j, effect.AnswerPaused, nil, c.types[j.Type].pause.Text())
-	case c.elsewhere(j):
-		c.answer(j, effect.AnswerElsewhere, nil, noSlotSupports(c.index.Name(j.Type)))
 	default:
 		c.answer(j, effect.AnswerUnsupported, nil, noSlotSupports(c.index.Name(j.Type))+", and none came in time")
 	}

@@ -94,10 +94,7 @@ func (c *Core) restate() {
 		}
 		c.work += jobWork
 		name := c.index.Name(t)
-		appeared := k.otherSlots == 0
-		if k.otherSlots = int32(c.otherCapacity[name]); appeared && k.otherSlots > 0 {
-			c.watchAll(t)
-		}
+		k.otherSlots = int32(c.otherCapacity[name])
 		if !k.pause.rows() { // when the pause ends, TypeAppeared sets it
 			c.backlog.SetShare(t, c.shares[name])
 		}

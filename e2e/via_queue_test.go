@@ -16,7 +16,6 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/client"
-	"github.com/dispatcherd/dispatcherd/worker"
 )
 
 // elsewhere is a dispatcher without workers, where the callers are, and one with a worker of type pdf.
@@ -322,76 +321,4 @@ func TestCallerWithoutTheTypeDoesNotReachAnotherDispatcher(t *testing.T) {
 		require.NotContains(t, got.body, "there", "it does not learn who supports the type")
 	}
 	require.Zero(t, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
-}
-
-// The only worker of a dispatcher leaves while requests wait for it. They become rows, which the other dispatcher runs; those with
-// "durable": false wait on.
-func TestWaitingRequestsGoElsewhereWithTheLastSlot(t *testing.T) {
-	w, here, _, _ := elsewhere(t, 2)
-	leaver := worker.New(worker.Options{Socket: here.cfg.WorkerSocket, Name: "leaver"})
-	started, open := make(chan struct{}, 9), make(chan struct{})
-	leaver.Handle("pdf", func(context.Context, *worker.Job) (any, error) {
-		started <- struct{}{}
-		<-open
-		return 1, nil
-	})
-	leaver.Slots(1, "pdf")
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { ended <- leaver.Run(ctx) }()
-	end := sync.OnceFunc(func() { close(open) })
-	t.Cleanup(func() {
-		end()
-		cancel()
-		<-ended
-	})
-	here.awaitSlots(1)
-	ask := func(body string, headers ...string) chan response {
-		answer := make(chan response, 1)
-		go func() { answer <- here.caller().request(body, headers...) }()
-		return answer
-	}
-	busy := ask(`{"type":"pdf","timeout":60}`)
-	receive(t, started, "the slot is busy")
-	plain := ask(`{"type":"pdf","timeout":60,"payload":{"page":1}}`)
-	stream := ask(`{"type":"pdf","timeout":60,"payload":{"do":"talk"}}`, "Accept", "text/event-stream")
-	keyed := ask(`{"type":"pdf","timeout":60,"payload":{"page":2}}`, "Idempotency-Key", "k")
-	failing := ask(`{"type":"pdf","timeout":60,"payload":{"do":"fail"}}`)
-	late := ask(`{"type":"pdf","timeout":7,"payload":{"do":"gate"}}`)
-	local := ask(`{"type":"pdf","timeout":60,"durable":false,"wait_for_worker":60}`)
-	leaving, leave := context.WithCancel(t.Context())
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		_, _ = here.caller().send(leaving, http.MethodPost, "/v1/requests", `{"type":"pdf","timeout":60,"payload":{"do":"gate"}}`)
-	}()
-	eventually(t, func() bool { return here.gauges().Requests == 7 }, func() string { return "waiting requests" })
-
-	cancel()
-	got := receive(t, plain, "the answer")
-	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
-	require.JSONEq(t, `{"page":1}`, got.body)
-	require.Equal(t, "queue", got.Header.Get("Dispatcherd-Via"))
-	id, err := strconv.ParseInt(got.Header.Get("Dispatcherd-Job"), 10, 64)
-	require.NoError(t, err)
-	require.Equal(t, dispatcherd.Done, w.get(dispatcherd.JobID(id)).Status)
-	require.Regexp(t, "(?s)event: started.*event: progress.*event: result", receive(t, stream, "the stream").body)
-	require.Equal(t, http.StatusOK, receive(t, keyed, "the answer of the key").StatusCode)
-	require.Equal(t, "queue", receive(t, failing, "the failure").problem(t).Via)
-	p := receive(t, late, "the deadline passes").problem(t)
-	require.Equal(t, http.StatusGatewayTimeout, p.Status)
-	require.Equal(t, "queue", p.Via)
-	leave()
-	<-gone
-	eventually(t, func() bool { return w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE status = 'cancelled'`) == 2 },
-		func() string { return "the rows of the late one and of the one that left are cancelled" })
-	require.Equal(t, 6, w.number(`SELECT count(*) FROM dispatcherd.jobs`))
-	require.Equal(t, 1, here.gauges().Requests, "one stays")
-
-	end()
-	require.Equal(t, http.StatusOK, receive(t, busy, "the one that ran is not moved").StatusCode)
-	serveCalls(t, here.cfg.WorkerSocket, 1, "pdf")
-	got = receive(t, local, "it gets the next slot of this dispatcher")
-	require.Equal(t, http.StatusOK, got.StatusCode, got.body)
-	require.Empty(t, got.Header.Get("Dispatcherd-Via"))
 }

@@ -255,10 +255,9 @@ const (
 	AnswerBusy                              // too many requests wait already
 	AnswerStopping                          // the dispatcher is about to stop
 	AnswerPaused                            // an operator has paused the type
-	AnswerElsewhere                         // only slots of other dispatchers support the type, and the caller accepts that they run it
 )
 
 // String returns the answer's name.
 func (a AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "paused", "elsewhere"}[a]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "paused"}[a]
 }

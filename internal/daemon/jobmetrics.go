@@ -124,7 +124,7 @@ func outcomeNames() (names []string) {
 	for o := range contract.Isolated + 1 {
 		names = append(names, o.String())
 	}
-	for a := effect.AnswerLate; a <= effect.AnswerElsewhere; a++ {
+	for a := effect.AnswerLate; a <= effect.AnswerPaused; a++ {
 		names = append(names, a.String())
 	}
 	return names

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,7 +223,6 @@ func (r *frameRequest) Answered(a ondemand.Answer) { r.answer(0, &a) }
 
 // answer ends the request with the answer of the dispatcher.
 func (r *frameRequest) answer(job dispatcherd.JobID, a *ondemand.Answer) {
-	job = cmp.Or(a.Row, job)
 	if a.Kind != ondemand.Done {
 		r.fail(ondemand.ExplainAnswer(a).About(job))
 		return

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -121,7 +120,6 @@ func (h *Handler) extendWrite(w http.ResponseWriter) {
 
 // writeAnswer sends the result unchanged, or returns a problem.
 func writeAnswer(w http.ResponseWriter, id dispatcherd.JobID, a *ondemand.Answer) error {
-	id = cmp.Or(a.Row, id)
 	if a.Kind != ondemand.Done {
 		return ondemand.ExplainAnswer(a).About(id)
 	}

@@ -86,11 +86,10 @@ func (k AnswerKind) String() string {
 // Answer is what a caller gets.
 type Answer struct {
 	Kind    AnswerKind
-	Payload []byte            // for Done only: JSON, or nil
-	Reason  string            // the error
-	Worker  string            // worker that ran it last, or ""
-	Via     string            // ViaQueue or ""
-	Row     dispatcherd.JobID // that a request in memory became; 0 = none
+	Payload []byte // for Done only: JSON, or nil
+	Reason  string // the error
+	Worker  string // worker that ran it last, or ""
+	Via     string // ViaQueue or ""
 	// Retry is when the pause of the type ends, for Paused only; 0 = that is not known.
 	Retry time.Duration
 }

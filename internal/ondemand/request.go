@@ -31,7 +31,6 @@ type Request struct {
 	// The service sets the following fields before it submits the request to the dispatcher.
 
 	Elsewhere    bool                  // slots of other dispatchers support the type, and none of this one; see Route
-	MayLeave     bool                  // it may become a row when only slots of other dispatchers support the type any more; see Route
 	WaitCapacity bool                  // wait even if no slot supports the type
 	Session      dispatcherd.SessionID // the only session that may run it, once; 0 = any
 	Due          time.Time             // for Durable: no attempt starts later
@@ -88,18 +87,12 @@ func (s *Service) Check(o *Request) error {
 	return rest.InvalidRequest.Of(reason)
 }
 
-// mostMoved bounds the payload of a request that becomes a row while it waits, in bytes. Any JSON of this length fits into a row, where it
-// takes at most six times as much.
-const mostMoved = 128 << 10
-
 // ViaQueue is the word in answers to requests that are rows only because another dispatcher has the slots.
 const ViaQueue = "queue"
 
 // Route decides, for a checked request that asks for no row, what happens if slots of other dispatchers support its type and none of this
-// one does: the request becomes a row, so that they can run it. With LocalOnly it is refused instead, unless it waits for a slot. A
-// request in memory may become a row later, when the last slot of this dispatcher has gone away.
+// one does: the request becomes a row, so that they can run it. With LocalOnly it is refused instead, unless it waits for a slot.
 func (s *Service) Route(o *Request) {
-	o.MayLeave = !o.LocalOnly && !o.Durable && len(o.Payload) <= mostMoved
 	if o.Durable || o.LocalOnly && o.CapacityWait > 0 || !s.backend.Elsewhere(o.Type) {
 		return
 	}

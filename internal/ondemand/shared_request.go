@@ -1,7 +1,6 @@
 package ondemand
 
 import (
-	"cmp"
 	"encoding/json"
 	"time"
 
@@ -82,7 +81,7 @@ func (r *Shared) end(a *Answer, failure error) {
 	r.countKeysLocked(-1)
 	r.s.running.Add(r.user, -1)
 	if a != nil {
-		a.Via = cmp.Or(a.Via, r.via)
+		a.Via = r.via
 	}
 	r.answer, r.failure, r.endedAt = a, failure, time.Now()
 	r.body.Drop()

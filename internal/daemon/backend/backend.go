@@ -76,7 +76,6 @@ type Backend struct {
 // New returns a Backend.
 func New(c Config) *Backend {
 	b := &Backend{Config: c, uploads: make(chan struct{}, max(1, c.Uploads)), Uploaders: quota.NewPlaces(c.Uploads - 1)}
-	b.Requests.b = b
 	b.Cluster = NewCluster(c.Dispatcher, b.Summary, b.jobs().Exchange)
 	return b
 }

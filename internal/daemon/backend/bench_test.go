@@ -22,7 +22,7 @@ func BenchmarkPlainCaller(b *testing.B) {
 	c := NewRequests(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		id := c.begin(nil, ignoringCaller{})
+		id := c.begin(ignoringCaller{})
 		c.Started(&effect.Started{Job: id, Worker: "worker-1"})
 		c.Answer(&effect.Answer{Job: id, Kind: effect.AnswerDone})
 	}
@@ -30,5 +30,5 @@ func BenchmarkPlainCaller(b *testing.B) {
 
 func TestARequestAllocatesNoMemoryOutsideTheLoop(t *testing.T) {
 	c := NewRequests(nil)
-	require.Zero(t, testing.AllocsPerRun(100, func() { c.end(c.begin(nil, ignoringCaller{}), stopped) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.end(c.begin(ignoringCaller{}), stopped) }))
 }

@@ -1,14 +1,12 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
@@ -20,7 +18,6 @@ import (
 // once, by how the request ended. It implements shell.Callers.
 type Requests struct {
 	loop *actor.Actor
-	b    *Backend // makes rows of requests; set by New
 
 	mu      sync.Mutex
 	last    dispatcherd.JobID
@@ -29,10 +26,8 @@ type Requests struct {
 }
 
 type waitingCaller struct {
-	caller  ondemand.Caller
-	worker  string            // that runs the request, or ran it last
-	request *ondemand.Request // if it may become a row
-	row     *diverted         // nil: it has not become one
+	caller ondemand.Caller
+	worker string // that runs the request, or ran it last
 }
 
 // NewRequests returns an empty Requests.
@@ -41,21 +36,17 @@ func NewRequests(loop *actor.Actor) *Requests {
 }
 
 // begin assigns an id to a request and registers its caller.
-func (c *Requests) begin(r *ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
+func (c *Requests) begin(caller ondemand.Caller) dispatcherd.JobID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last--
-	c.waiting[c.last] = waitingCaller{caller: caller, request: r}
+	c.waiting[c.last] = waitingCaller{caller: caller}
 	return c.last
 }
 
 // Submit sends a request to the loop. caller gets its events and its answer.
 func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcherd.JobID {
-	var kept *ondemand.Request
-	if r.MayLeave && c.b != nil {
-		kept, r.Due = &r, time.Now().Add(r.Timeout)
-	}
-	id := c.begin(kept, caller)
+	id := c.begin(caller)
 	taken := c.loop.Request(actor.Requested{
 		Job:          id,
 		Type:         r.Type,
@@ -68,7 +59,6 @@ func (c *Requests) Submit(r ondemand.Request, caller ondemand.Caller) dispatcher
 		Deadline:     r.Timeout,
 		Wait:         r.WaitCapacity,
 		CapacityWait: r.CapacityWait,
-		Divert:       kept != nil,
 	})
 	if !taken {
 		c.end(id, stopped)
@@ -95,13 +85,11 @@ func (c *Requests) Release() {
 func (c *Requests) Abandon(id dispatcherd.JobID) {
 	c.loop.Order(actor.Abandoned{Job: id})
 	c.mu.Lock()
-	me, waits := c.waiting[id]
-	if waits {
+	defer c.mu.Unlock()
+	if _, waits := c.waiting[id]; waits {
 		delete(c.waiting, id)
 		c.ends[0]++
 	}
-	c.mu.Unlock()
-	me.row.abandon()
 }
 
 // Cancel withdraws a request and tells its caller who cancelled it. It returns false if the
@@ -153,14 +141,11 @@ func eventOf(e *effect.Report) ondemand.Event {
 var answerKinds = [...]ondemand.AnswerKind{
 	effect.AnswerDone: ondemand.Done, effect.AnswerFailed: ondemand.Failed, effect.AnswerLate: ondemand.Late,
 	effect.AnswerUnsupported: ondemand.Unsupported, effect.AnswerBusy: ondemand.Busy, effect.AnswerStopping: ondemand.Stopping,
-	effect.AnswerPaused: ondemand.Paused, effect.AnswerElsewhere: ondemand.Unsupported,
+	effect.AnswerPaused: ondemand.Paused,
 }
 
 // Answer implements shell.Callers. It does not block.
 func (c *Requests) Answer(e *effect.Answer) {
-	if e.Kind == effect.AnswerElsewhere && c.divert(e.Job) {
-		return
-	}
 	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason, Retry: e.PauseEnds})
 }
 
@@ -171,10 +156,9 @@ func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) bool {
 	if waits {
 		delete(c.waiting, id)
 		c.ends[a.Kind]++
-		a.Worker = cmp.Or(a.Worker, me.worker)
+		a.Worker = me.worker
 	}
 	c.mu.Unlock()
-	me.row.abandon()
 	if waits {
 		me.caller.Answered(a)
 	}

@@ -97,7 +97,7 @@ func TestDurableRequestsOutliveTheirDispatcher(t *testing.T) {
 
 	stopping, stop := context.WithCancel(t.Context())
 	stop()
-	New(Config{Requests: NewRequests(nil), Rows: rows, Stopping: stopping}).Abandon(2, late) // a statement would panic
+	New(Config{Rows: rows, Stopping: stopping}).Abandon(2, late) // a statement would panic
 }
 
 // An end at another dispatcher that a read finds counts when that dispatcher has reported it, because its last reports may be on their way.
