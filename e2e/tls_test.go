@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -394,7 +396,7 @@ func TestLastLineOfACertificateRevokesIt(t *testing.T) {
 	c.Cert, c.Key = s.ca.sign("gpu-1", func(*x509.Certificate) {})
 	lines := tokenLine("holder-of-all", secret+"all", "")
 	_, refusal := s.join("tls", s.workers, c)
-	require.Contains(t, refusal, "the certificate gpu-1 is not listed in the file of --api-tokens: add a line cert:gpu-1 -, or cert:* - for all")
+	require.Contains(t, refusal, "the certificate gpu-1 has no line in the file of --api-tokens: add cert:gpu-1 -, or cert:* - for all")
 	joins := func(line string) (conn *workerproto.Conn) {
 		replaceFile(t, s.cfg.API.TokenFile, lines+line)
 		eventually(t, func() bool { conn, refusal = s.join("tls", s.workers, c); return conn != nil }, func() string { return refusal })
@@ -405,11 +407,11 @@ func TestLastLineOfACertificateRevokesIt(t *testing.T) {
 		replaceFile(t, s.cfg.API.TokenFile, lines)
 		ends(t, conn)
 		_, refusal = s.join("tls", s.workers, c)
-		require.Contains(t, refusal, "the certificate gpu-1 is not listed")
+		require.Contains(t, refusal, "the certificate gpu-1 has no line")
 		caller, err := client.New(client.Options{Dispatcher: "tls://" + s.api, Credentials: c})
 		require.NoError(t, err)
 		_, err = client.Call[any](t.Context(), caller, "GET", "/v1/slots", nil)
-		require.ErrorContains(t, err, "the certificate gpu-1 is not listed")
+		require.ErrorContains(t, err, "the certificate gpu-1 has no line")
 		caller.Close()
 	}
 }
@@ -419,6 +421,12 @@ func TestRolesOfTokensRestrictCalls(t *testing.T) {
 	w := newWorld(t)
 	s := w.secure(nil)
 	id := w.insert("x", work{})
+	const quoted = "quoted-4712"
+	w.exec(`UPDATE dispatcherd.jobs SET errors = '[{"error": "quoted-4712"}]' WHERE id = $1`, id)
+	flow, err := client.Call[contract.InsertedFlow](t.Context(), s.caller("all"), "POST", "/v1/flows",
+		json.RawMessage(`{"nodes": [{"name": "n", "type": "x"}]}`))
+	require.NoError(t, err)
+	w.exec(`UPDATE dispatcherd.jobs SET errors = '[{"error": "quoted-4712"}]' WHERE id = $1`, flow.Nodes["n"])
 	job := fmt.Sprintf("/v1/jobs/%d", id)
 	for role, allowed := range map[string]string{
 		"worker": "", "read": "get", "payload": "get reveal", "operate": "get post", "all": "get reveal post",
@@ -440,6 +448,17 @@ func TestRolesOfTokensRestrictCalls(t *testing.T) {
 		if err == nil {
 			require.Equal(t, strings.Contains(allowed, "reveal"), row["payload"] != nil, role)
 		}
+		for _, path := range []string{job, job + "/why", "/v1/jobs", fmt.Sprintf("/v1/flows/%d", flow.ID)} {
+			answer, err := call("GET", path, nil)
+			check("get", err)
+			require.Equal(t, strings.Contains(allowed, "reveal"), strings.Contains(fmt.Sprint(answer), quoted), "%s: %s", role, path)
+		}
+		_, err = call("GET", "/v1/jobs?error="+quoted, nil) // its answer would tell the text
+		check("reveal", err)
+		_, err = call("POST", "/v1/jobs/cancel?dry_run=true&error="+quoted, nil)
+		check("reveal post", err)
+		_, err = call("POST", "/v1/jobs/retry?dry_run=true&error="+quoted, nil)
+		check("reveal post", err)
 		_, err = call("POST", "/v1/jobs", map[string]any{"type": "y"})
 		check("post", err)
 		_, err = c.Do(t.Context(), client.Request{Type: "y", Timeout: time.Millisecond})

@@ -112,6 +112,18 @@ type Status struct {
 	Notes       []string     `json:"notes,omitempty"` // which numbers are old or missing
 }
 
+// Conceal implements Confidential.
+func (s *Status) Conceal() {
+	for i := range s.Alarms {
+		if a := &s.Alarms[i]; a.Kind == FlowSetAside {
+			a.Text = a.About + " is set aside"
+		}
+	}
+}
+
+// FlowSetAside is the kind of alarms about batches and flows that are set aside.
+const FlowSetAside = "flow_set_aside"
+
 // States of a Member.
 const (
 	RunningDispatcher = "running"

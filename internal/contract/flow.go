@@ -58,6 +58,9 @@ type Batch struct {
 	Owner          string             `json:"owner,omitempty"`        // the role of Postgres that may use it; absent: the dispatchers
 }
 
+// Conceal implements Confidential.
+func (b *Batch) Conceal() { b.Aside = "" }
+
 // BatchFilter selects a page of batches, the newest first.
 type BatchFilter struct {
 	Kind, State string            // "" = any
@@ -90,6 +93,14 @@ type Flow struct {
 
 	Nodes  []Node    `json:"nodes"`
 	ReadAt time.Time `json:"read_at,omitzero"` // when the nodes were read, by the clock of Postgres
+}
+
+// Conceal implements Confidential.
+func (f *Flow) Conceal() {
+	f.Batch.Conceal()
+	for i := range f.Nodes {
+		f.Nodes[i].Error = ""
+	}
 }
 
 // Node is a row of the table nodes, with the state of its job.

@@ -39,3 +39,12 @@ type Page[T any] struct {
 	// Why elements are old or missing: of the list of a whole cluster, which dispatchers did not answer; of a search, where it ended.
 	Notes []string `json:"notes,omitempty"`
 }
+
+// Conceal implements Confidential, if the elements do.
+func (p *Page[T]) Conceal() {
+	for i := range p.Items {
+		if item, is := any(&p.Items[i]).(Confidential); is {
+			item.Conceal()
+		}
+	}
+}

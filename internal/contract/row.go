@@ -56,7 +56,13 @@ type Job struct {
 	Errors    json.RawMessage `json:"errors,omitempty"` // the last ten failures, the latest one last
 }
 
-// Conceal removes what only callers with the right to payloads may read.
+// Confidential is an answer with data of jobs, or with errors that may quote them.
+type Confidential interface {
+	// Conceal removes what only callers with the right to payloads may read.
+	Conceal()
+}
+
+// Conceal implements Confidential.
 func (j *Job) Conceal() { j.Payload, j.Result, j.Progress, j.Log, j.Errors = nil, nil, nil, nil, nil }
 
 // BadEnd is the end of an attempt that failed.

@@ -195,7 +195,7 @@ func (p *proofs) holder(token string, chain []*x509.Certificate) (h httpapi.Hold
 		}
 		var listed bool
 		if h.Rights, listed = p.tokens.Certificate(h.Name); !listed {
-			return h, "the certificate " + h.Name + " is not listed in the file of --api-tokens: add a line cert:" + h.Name + " -, or cert:* - for all"
+			return h, "the certificate " + h.Name + " has no line in the file of --api-tokens: add cert:" + h.Name + " -, or cert:* - for all"
 		}
 		return h, ""
 	case p.authority == nil:

@@ -175,11 +175,7 @@ type anyID struct {
 }
 
 func (h *Handler) getJob(r *rest.Request, q *jobID) (contract.Job, error) {
-	job, err := h.permittedRow(r, q.ID)
-	if !may(r.Request, MayReveal) {
-		job.Conceal()
-	}
-	return job, err
+	return h.permittedRow(r, q.ID)
 }
 
 // JobState answers the cancellation and the retry of a job.

@@ -59,6 +59,9 @@ func (c caller) Permitted() func(typ string) bool {
 	return func(typ string) bool { return c.h.Permit(peer, typ) == "" }
 }
 
+// Reveals implements rest.Caller.
+func (c caller) Reveals() bool { return may(c.r, MayReveal) }
+
 // Name implements rest.Caller.
 func (c caller) Name() string { return callerName(c.r) }
 

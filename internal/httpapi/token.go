@@ -121,8 +121,8 @@ func (t *Tokens) Holder(token string) (found Holder, ok bool) {
 // Has reports whether a token is still valid, with the same name and rights.
 func (t *Tokens) Has(h Holder) bool { return slices.Contains(t.holders, h) }
 
-// Certificate returns the rights of the certificate with a name: those of its line, or else of the line for [AnyCertificate]. Without a file
-// of tokens each certificate has all rights.
+// Certificate returns the rights of the certificate with a name: those of its line, or else of the line for [AnyCertificate]. Without a
+// file of tokens each certificate has all rights.
 func (t *Tokens) Certificate(name string) (r Rights, listed bool) {
 	if t == nil {
 		return AllRights, true
@@ -171,8 +171,13 @@ func permitRoute(rt *rest.Route, r *http.Request) error {
 	if may(r, needed) {
 		return nil
 	}
-	return rest.Forbidden.Of(fmt.Sprintf("%s lacks the role %s, which this call needs: give it the role in --api-tokens of the dispatcher",
-		peerOf(r), role))
+	return lacks(r, role, "this call")
+}
+
+// lacks returns the problem of a caller without a role that something needs.
+func lacks(r *http.Request, role, what string) error {
+	return rest.Forbidden.Of(fmt.Sprintf("%s lacks the role %s, which %s needs: give it the role in --api-tokens of the dispatcher",
+		peerOf(r), role, what))
 }
 
 // userOf returns the user of a request: the name of its token, or the user on the Unix socket.

@@ -56,6 +56,14 @@ type Why struct {
 	DecisionLog string `json:"decision_log,omitempty" enum:"overwritten,missing,never_placed,off"`
 }
 
+// Conceal implements contract.Confidential. Postgres may quote a row when it refuses it.
+func (w *Why) Conceal() {
+	w.Error, w.SetAside, w.Held = "", "", ""
+	if w.WaitsFor != nil {
+		w.WaitsFor.Aside = ""
+	}
+}
+
 // Reasons that do not come from the core.
 const (
 	ReasonFinal             = "Final"             // done, failed or cancelled

@@ -68,8 +68,8 @@ func sumTypes(rows []contract.Type) []contract.TypeStatus {
 
 // remedies say what to do about troubles in tables.
 var remedies = map[string]string{
-	"schedule_refused": "schedule %s: %s; 'dispatcherd schedule set' corrects it",
-	"flow_set_aside":   "%s is set aside: %s; 'dispatcherd flow repair' or 'batch repair' continues it",
+	"schedule_refused":    "schedule %s: %s; 'dispatcherd schedule set' corrects it",
+	contract.FlowSetAside: "%s is set aside: %s; 'dispatcherd flow repair' or 'batch repair' continues it",
 }
 
 // alarmsOf returns the alarms about a dispatcher, and those that it knows.

@@ -28,6 +28,8 @@ func (stranger) Permit(typ string) error {
 	return nil
 }
 func (stranger) PermitAll() error { return errPayroll }
+
+func (stranger) Reveals() bool { return true }
 func (s stranger) Permitted() func(string) bool {
 	return func(typ string) bool { return s.Permit(typ) == nil }
 }

@@ -17,6 +17,8 @@ type Caller interface {
 	PermitAll() error
 	// Permitted returns which types the caller may use; nil = all.
 	Permitted() func(typ string) bool
+	// Reveals reports whether the caller may read payloads, results, progress, errors and logs of jobs.
+	Reveals() bool
 	// Name names the caller in tables.
 	Name() string
 	// ReadBody reads the body of a call. Without an error, release must be called after its use.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Media types of bodies and answers.
@@ -72,6 +74,9 @@ func On[In, Out any](id, call, summary string, do func(*Request, *In) (Out, erro
 		out, err := do(q, &in)
 		if err != nil {
 			return err
+		}
+		if answer, is := any(&out).(contract.Confidential); is && !q.Reveals() {
+			answer.Conceal()
 		}
 		Send(w, q.status, out)
 		return nil

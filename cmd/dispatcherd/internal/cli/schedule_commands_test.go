@@ -27,6 +27,7 @@ type caller struct{}
 
 func (caller) Permit(string) error          { return nil }
 func (caller) PermitAll() error             { return nil }
+func (caller) Reveals() bool                { return true }
 func (caller) Permitted() func(string) bool { return nil }
 func (caller) Name() string                 { return "" }
 
