@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/url"
@@ -521,6 +522,26 @@ func TestUnfinishedHandshakesDoNotExcludeWorkers(t *testing.T) {
 		w.insert("x", work{})
 	}
 	w.awaitCounts(map[dispatcherd.Status]int64{dispatcherd.Done: 40})
+}
+
+// Without TLS and proofs, connections over TCP count from their begin. So peers that say nothing cannot use up the descriptors.
+func TestSilentPeersOnPlainTCPAreBounded(t *testing.T) {
+	w := newWorld(t)
+	plain := w.config("plain")
+	plain.WorkerListen, plain.Workers.MaxConnections, plain.Workers.HelloTimeout = "127.0.0.1:0", 16, time.Minute
+	h := w.start(plain)
+	address := regexp.MustCompile(`"msg":"workers on TCP","address":"(127\.0\.0\.1:\d+)"`).FindStringSubmatch(h.log.text())[1]
+	var last net.Conn
+	for range 15 { // one user may have seven eighths
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		defer conn.Close()
+		last = conn
+	}
+	require.NoError(t, last.SetReadDeadline(time.Now().Add(30*time.Second)))
+	text, err := io.ReadAll(last)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"code":"too_many_connections"`)
 }
 
 // A listener for workers that is given as the API is named as such, and the reverse. So is a listener without TLS.

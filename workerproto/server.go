@@ -101,11 +101,7 @@ func (srv *server) accept(ctx context.Context, l net.Listener) error {
 // admit starts a session, or rejects the connection in one write.
 func (srv *server) admit(conn net.Conn) {
 	c := newServerConn(conn, srv.limits, srv.obs)
-	c.enter = func() *Error {
-		srv.mu.Lock()
-		defer srv.mu.Unlock()
-		return srv.countLocked(c)
-	}
+	c.server = srv
 	var objection *Error
 	srv.mu.Lock()
 	switch {
@@ -134,7 +130,7 @@ func (srv *server) countLocked(c *serverConn) *Error {
 		return Complain(TooManyConnections, "%s", srv.users.Objection(c.user, 1, "connections"))
 	}
 	srv.users.Add(c.user, 1)
-	c.counted = true
+	c.guest = false
 	return nil
 }
 
@@ -173,7 +169,7 @@ func (srv *server) run(c *serverConn) {
 	_ = c.conn.Close() // a lingering connection is still open
 	srv.mu.Lock()
 	delete(srv.open, c)
-	if c.counted {
+	if !c.guest {
 		srv.users.Add(c.user, -1)
 	}
 	n := len(srv.open)

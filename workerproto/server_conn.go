@@ -24,15 +24,14 @@ var LargeFrames = quota.NewPlaces(64)
 // but does not decode lines. Session and CallerSession embed it.
 type serverConn struct {
 	transport
-	nonce   string
-	peer    Peer
-	user    string        // of the peer
-	guest   bool          // the peer has not proved who it is
-	enter   func() *Error // counts the connection for the user
-	remote  bool          // see the function remote
-	counted bool          // guarded by the mutex of the server
-	limits  Limits
-	obs     Observer
+	nonce  string
+	peer   Peer
+	user   string // of the peer
+	guest  bool   // the peer has not proved who it is, so the connection counts for no user
+	server *server
+	remote bool // see the function remote
+	limits Limits
+	obs    Observer
 
 	refused atomic.Int32 // frames for which the reader has not rested yet
 
@@ -84,8 +83,10 @@ func (c *serverConn) identify(token *string) *Error {
 	if objection != "" {
 		return Complain(Refused, "%s", objection)
 	}
-	c.peer, c.user, c.guest = peer, peer.User(), false
-	return c.enter()
+	c.peer, c.user = peer, peer.User()
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.server.countLocked(c)
 }
 
 // tlsRecord is the first byte of a TLS handshake.

@@ -157,7 +157,7 @@ func (d *Daemon) listenTCP(flag, address string, protocols ...string) (net.Liste
 			_ = conn.Close() // it has not sent the request for a handshake
 		})
 	}
-	if p.tls != nil || p.needed() {
+	if p.gated() {
 		l = d.listeners.visitors.gate(l, d.handshakeFailed(flag), protocols...)
 	}
 	d.listeners.all = append(d.listeners.all, l)

@@ -196,7 +196,10 @@ func socketFailure(err error) error {
 func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
-	d.cfg.Workers.Permit, d.cfg.Workers.Identify = d.permit, d.identifyWorker
+	d.cfg.Workers.Permit = d.permit
+	if d.listeners.visitors.current().gated() { // otherwise a connection over TCP counts from its begin
+		d.cfg.Workers.Identify = d.identifyWorker
+	}
 	d.cfg.Workers.Trust = func() time.Duration { return with(lease, (*shell.Lease).Left) }
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d)

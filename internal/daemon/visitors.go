@@ -47,6 +47,9 @@ type proofs struct {
 // needed reports whether a peer must prove who it is.
 func (p *proofs) needed() bool { return p.tokens != nil || p.authority != nil }
 
+// gated reports whether connections come through a gate.
+func (p *proofs) gated() bool { return p.tls != nil || p.needed() }
+
 // visitor is a connection over TCP.
 type visitor struct {
 	*net.TCPConn
