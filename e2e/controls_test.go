@@ -171,7 +171,9 @@ func TestDrainedWorkerGetsNoJobAfterTheAnswer(t *testing.T) {
 		resumed := time.Now()
 		w.seen.await(t, "a job after it is resumed", func(s sighting) bool { return s.What == "start" && atB(s) && s.At > resumed.UnixNano() })
 	}
-	require.Contains(t, a.shown("worker drain wb --wait"), "worker wb drained, and no job runs there")
+	require.Equal(t, "worker wb drained, and no job of these types runs there\n", a.shown("worker drain wb --types y --wait"))
+	require.Equal(t, "worker wb drained, and no job runs there\n", a.shown("worker drain wb --wait"))
+	require.Empty(t, b.slots()[0].Drain.Types, "waiting alone keeps no drain of some types, because others still start there")
 	since := b.slots()[0].Drain.At
 	require.Contains(t, a.shown("worker drain wb --wait"), "worker wb drained, and no job runs there")
 	require.Equal(t, since, b.slots()[0].Drain.At, "waiting alone keeps the drain")

@@ -152,16 +152,17 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	flags := drain.Flags()
 	flags.StringSliceVar(&order.Types, "types", nil, "only these types (default: all)")
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
-	flags.BoolVar(&wait, "wait", false, "return when no job of these types runs there; alone it keeps a drain that is there")
+	flags.BoolVar(&wait, "wait", false, "return when no job of these types runs there; alone it keeps a drain of all types that is there")
 	drain.ValidArgsFunction = cobra.NoFileCompletions
 	drain.RunE = func(cmd *cobra.Command, args []string) error {
 		var d client.DrainState
-		if wait && order.Reason == "" && order.Types == nil { // it only waits for a drain that is there
+		if wait && order.Reason == "" && order.Types == nil { // it only waits for a drain of all types that is there
 			p, err := a.client.Drains(cmd.Context(), client.Names{Prefix: args[0], Query: client.Query{Limit: 1000}})
 			if err != nil {
 				return err
 			}
-			if at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == args[0]+"/" }); at >= 0 {
+			whole := func(o client.DrainState) bool { return o.Key() == args[0]+"/" && len(o.Types) == 0 }
+			if at := slices.IndexFunc(p.Items, whole); at >= 0 {
 				d = p.Items[at]
 			}
 		}
@@ -180,7 +181,8 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 				return err
 			}
 		}
-		return a.PrintLine("drain", d, "worker %s drained%s", d.Worker, When(wait, ", and no job runs there"))
+		return a.PrintLine("drain", d, "worker %s drained%s", d.Worker,
+			When(wait, ", and no job%s runs there", When(len(d.Types) > 0, " of these types")))
 	}
 	var q rest.Names
 	list := List(a, New("drains", "List drained workers by name", "  dispatcherd worker drains\n  dispatcherd worker drains -o jsonl"),
