@@ -179,8 +179,11 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := c.http.Do(req)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		failed.Err = c.proofs.Explain(httpProtocol, failed.Err)
+	}
 	if err != nil {
-		return nil, c.proofs.Explain(req.URL.Host, err)
+		return nil, err
 	}
 	if res.StatusCode < 300 {
 		return res, nil

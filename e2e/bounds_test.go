@@ -121,7 +121,8 @@ func TestConnectionsDoNotTakeTheDescriptorsOfPostgres(t *testing.T) {
 	var crowd sync.WaitGroup
 	for range 320 {
 		crowd.Go(func() {
-			if conn, err := workerproto.Dial(ctx, cfg.WorkerSocket, &workerproto.Hello{Worker: "crowd"}); err == nil {
+			at := workerproto.SocketAddress(cfg.WorkerSocket)
+			if conn, err := workerproto.DialAt(ctx, at, &workerproto.Credentials{}, &workerproto.Hello{Worker: "crowd"}); err == nil {
 				t.Cleanup(func() { _ = conn.Close() }) // the dispatcher may have closed it
 			}
 		})

@@ -562,7 +562,7 @@ func TestListenersOfAnotherKindAreNamed(t *testing.T) {
 		{"it is probably the listener for workers: give the API of the dispatcher", []string{"job", "list", "--api-socket", s.cfg.WorkerSocket}},
 		{"workers connect to --worker-listen, and callers to --api-listen",
 			[]string{"job", "list", "--api", "https://" + s.workers, "--api-ca", s.ca.file()}},
-		{"the dispatcher's certificate is not signed",
+		{"the dispatcher's certificate is not signed by an authority in --api-ca",
 			[]string{"job", "list", "--api", "https://" + s.api, "--api-ca", newAuthority(t, w.dir, "o").file()}},
 		{"A valid bearer token is needed", []string{"job", "list", "--api", "https://" + s.api, "--api-ca", s.ca.file()}},
 		{"the listener does not use TLS", []string{"job", "list", "--api", "https://" + address("API on TCP"), "--api-ca", s.ca.file()}},
@@ -572,7 +572,7 @@ func TestListenersOfAnotherKindAreNamed(t *testing.T) {
 	} {
 		p := w.program(c.args...)
 		<-p.ended
-		require.Contains(t, p.errors.text(), c.says, c.args)
+		require.Equal(t, 1, strings.Count(p.errors.text(), c.says), "%s: %s", c.args, p.errors.text())
 		require.LessOrEqual(t, strings.Count(p.errors.text(), "\n"), 4, p.errors.text())
 	}
 	_, refusal := s.join("tls", address("workers on TCP"), s.proofs("worker"))

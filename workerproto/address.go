@@ -90,7 +90,7 @@ func TLSAddress(host string) Address { return Address{"tls", host} }
 // connectTimeout bounds a connection attempt, and a TLS handshake.
 const connectTimeout = 10 * time.Second
 
-// Connect opens a connection for one of the protocols. It reads the files of the credentials.
+// Connect opens a connection for one of the protocols. It reads the files of the credentials. [Credentials.Explain] explains its error.
 func (a Address) Connect(ctx context.Context, c *Credentials, protocol string) (net.Conn, error) {
 	network := "tcp"
 	var config *tls.Config
@@ -114,7 +114,7 @@ func (a Address) Connect(ctx context.Context, c *Credentials, protocol string) (
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, c.Explain(a.target, err)
+		return nil, err
 	}
 	return secure, nil
 }

@@ -30,12 +30,6 @@ func CheckSocketPath(path string) error {
 	return nil
 }
 
-// Dial connects to the dispatcher at path and sends hello. If the dispatcher refuses
-// the worker, the error is an *Error. An impossible path is ErrSocketPath.
-func Dial(ctx context.Context, path string, hello *Hello) (*Conn, error) {
-	return DialAt(ctx, SocketAddress(path), &Credentials{}, hello)
-}
-
 // Connect sends hello on a fresh connection. It waits for the welcome, at most until
 // ctx is done. Connect owns conn and closes it if it returns an error. If
 // hello.MaxVersion is zero, Connect sets both versions to those of this package.

@@ -121,36 +121,42 @@ func ReadPair(cert, key string) (pair tls.Certificate, err error) {
 // alerts say what to do about the alerts with which a dispatcher ends a connection. crypto/tls has no type for them.
 var alerts = []struct{ text, meaning string }{
 	{"no application protocol", "this is a listener for another protocol: workers connect to --worker-listen, and callers to --api-listen"},
-	{"expired certificate", "the dispatcher refuses this certificate, because it has expired: renew the file of --cert"},
+	{"expired certificate", "the dispatcher refuses this certificate, because it has expired: renew the file of FLAGcert"},
 	{"unknown certificate authority", "the dispatcher does not know who signed this certificate: use one of its --tls-client-ca"},
 	{"bad certificate", "the dispatcher refuses this certificate: use one of the authority in its --tls-client-ca"},
-	{"certificate required", "the dispatcher needs a certificate: give --cert and --key"},
+	{"certificate required", "the dispatcher needs a certificate: give FLAGcert and FLAGkey"},
 	{"protocol version not supported", "the peer does not speak TLS 1.3"},
 }
 
-// Explain adds to an error of a connection with TLS to a host what to do about it.
-func (c *Credentials) Explain(host string, err error) error {
-	hint := ""
+// Explain adds to an error of a connection with TLS what to do about it. The protocol says whose flags it names.
+func (c *Credentials) Explain(protocol string, err error) error {
+	if err == nil {
+		return nil
+	}
+	hint, flag := "", "--"
+	if protocol != WorkerProtocol {
+		flag = "--api-"
+	}
 	unsigned, isUnsigned := errors.AsType[x509.UnknownAuthorityError](err)
 	wrong, isWrong := errors.AsType[x509.HostnameError](err)
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case isUnsigned && unsigned.Cert != nil && c.CA == "":
-		hint = "the system does not know who signed the dispatcher's certificate: give the file of its authority as --ca"
+		hint = "the system does not know who signed the dispatcher's certificate: give the file of its authority as " + flag + "ca"
 	case isUnsigned:
-		hint = fmt.Sprintf("the dispatcher's certificate is not signed by an authority in --ca %s: give the file of its authority", c.CA)
+		hint = "the dispatcher's certificate is not signed by an authority in " + flag + "ca " + c.CA + ": give the file of its authority"
 	case isWrong:
 		hint = fmt.Sprintf("the dispatcher's certificate is for %s: connect with one of these names, or add the name to the certificate",
 			cmp.Or(strings.Join(namesOf(wrong.Certificate), ", "), "no name"))
 	case isInvalid && invalid.Reason == x509.Expired:
 		hint = "the dispatcher's certificate is not valid now: renew the file of its --tls-cert, or set the clock of this host"
-	case plain:
-		hint = fmt.Sprintf("the listener does not use TLS: give the dispatcher --tls-cert and --tls-key, or use tcp://%s on its host", host)
+	case plain || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http replaces the error
+		hint = "the listener does not use TLS: give the dispatcher --tls-cert and --tls-key, or use tcp:// or http:// on its host"
 	}
 	for _, alert := range alerts {
 		if hint == "" && strings.Contains(err.Error(), "tls: "+alert.text) {
-			hint = alert.meaning
+			hint = strings.ReplaceAll(alert.meaning, "FLAG", flag)
 		}
 	}
 	if hint == "" {
@@ -168,40 +174,36 @@ func namesOf(cert *x509.Certificate) []string {
 	return names
 }
 
-// DialAt connects to a dispatcher with credentials, and sends hello with the token. Its errors are those of Dial, and ErrCredentials.
+// DialAt connects to a dispatcher with credentials, and sends hello with the token. If the dispatcher refuses the worker, the error is an
+// *Error. Others are ErrSocketPath and ErrCredentials.
 func DialAt(ctx context.Context, a Address, c *Credentials, hello *Hello) (*Conn, error) {
-	conn, token, err := c.open(ctx, a, WorkerProtocol)
-	if err != nil {
-		return nil, err
-	}
-	hello.Token = token
-	session, err := Connect(ctx, conn, hello)
-	if err != nil {
-		return nil, c.Explain(a.target, err)
-	}
-	return session, nil
+	return begin(ctx, a, c, WorkerProtocol, func(conn net.Conn, token string) (*Conn, error) {
+		hello.Token = token
+		return Connect(ctx, conn, hello)
+	})
 }
 
 // DialCaller connects to a dispatcher with credentials. It is for callers, as DialAt is for workers.
 func DialCaller(ctx context.Context, a Address, c *Credentials, token, caller string) (*CallerConn, error) {
-	conn, own, err := c.open(ctx, a, CallerProtocol)
-	if err != nil {
-		return nil, err
-	}
-	session, err := ConnectCaller(ctx, conn, caller, cmp.Or(token, own))
-	if err != nil {
-		return nil, c.Explain(a.target, err)
-	}
-	return session, nil
+	return begin(ctx, a, c, CallerProtocol, func(conn net.Conn, own string) (*CallerConn, error) {
+		return ConnectCaller(ctx, conn, caller, cmp.Or(token, own))
+	})
 }
 
-// open connects to a dispatcher, and returns the token for it.
-func (c *Credentials) open(ctx context.Context, a Address, protocol string) (conn net.Conn, token string, err error) {
+// begin connects to a dispatcher, and starts a session with the token for it.
+func begin[S any](
+	ctx context.Context, a Address, c *Credentials, protocol string, start func(conn net.Conn, token string) (S, error),
+) (session S, err error) {
+	token := ""
 	if a.scheme != "unix" {
-		if token, err = c.Token(); err != nil {
-			return nil, "", err
-		}
+		token, err = c.Token()
 	}
-	conn, err = a.Connect(ctx, c, protocol)
-	return conn, token, err
+	var conn net.Conn
+	if err == nil {
+		conn, err = a.Connect(ctx, c, protocol)
+	}
+	if err == nil {
+		session, err = start(conn, token)
+	}
+	return session, c.Explain(protocol, err)
 }

@@ -1,7 +1,6 @@
 package workerproto
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -15,7 +14,7 @@ func asNetError(err error, target *net.Error) bool { return errors.As(err, targe
 func TestAJobGoesToAWorkerAndItsResultComesBack(t *testing.T) {
 	h := newRecorder()
 	path := startServer(t, Limits{}, h, nil)
-	c, err := Dial(context.Background(), path, &Hello{Worker: "w1", Slots: []Slot{{Number: 0, Types: []string{"pdf"}}}})
+	c, err := DialAt(t.Context(), SocketAddress(path), &Credentials{}, &Hello{Worker: "w1", Slots: []Slot{{Types: []string{"pdf"}}}})
 	require.NoError(t, err)
 
 	s := await(t, h.opened)

@@ -15,7 +15,8 @@ func TestHeartbeatFollowsTheFirstSlotOfATypeOnceBetweenRegularOnes(t *testing.T)
 	db := database(t)
 	d, _ := running(t, db, func(c *Config) { c.Lease, c.Heartbeat = 12*time.Hour, time.Hour/2 })
 	connect := func(typ string) {
-		conn, err := workerproto.Dial(t.Context(), d.cfg.WorkerSocket, &workerproto.Hello{
+		at := workerproto.SocketAddress(d.cfg.WorkerSocket)
+		conn, err := workerproto.DialAt(t.Context(), at, &workerproto.Credentials{}, &workerproto.Hello{
 			MinVersion: 1, MaxVersion: 1, Worker: typ, Slots: []workerproto.Slot{{Types: []string{typ}}},
 		})
 		require.NoError(t, err)
