@@ -31,9 +31,9 @@ type Limits struct{ c *Client }
 // Limits returns the operations on limits.
 func (c *Client) Limits() Limits { return Limits{c} }
 
-// segment returns a key as a segment of a path. No limit has the key " ", so an empty key is not found.
-func segment(key string) string {
-	text := url.PathEscape(cmp.Or(key, " "))
+// segment returns a key or name as a segment of a path. Nothing is named " ", so an empty one is not found.
+func segment(name string) string {
+	text := url.PathEscape(cmp.Or(name, " "))
 	if text == "." || text == ".." { // servers remove such a segment
 		text = strings.ReplaceAll(text, ".", "%2E")
 	}

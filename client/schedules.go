@@ -38,10 +38,8 @@ type Schedules struct{ c *Client }
 // Schedules returns the operations on schedules.
 func (c *Client) Schedules() Schedules { return Schedules{c} }
 
-// one returns the path of a schedule. No schedule has the name "-", so an empty name is not found.
-func one(name, rest string) string {
-	return "/v1/schedules/" + url.PathEscape(cmp.Or(name, "-")) + rest
-}
+// one returns the path of a schedule.
+func one(name, rest string) string { return "/v1/schedules/" + segment(name) + rest }
 
 // List returns schedules without their payloads, in the order of their names. A page leaves out schedules of types that the caller
 // may not use, so it may be short.
@@ -58,7 +56,7 @@ func (s Schedules) Get(ctx context.Context, name string) (Schedule, error) {
 // result of Get. With the version of a result of Get, Set fails with TypeConflict if the schedule was edited or deleted
 // after it was read. The other read-only values are not used.
 func (s Schedules) Set(ctx context.Context, v Schedule) (created bool, err error) {
-	v.Name = cmp.Or(v.Name, "-") // as in the path
+	v.Name = cmp.Or(v.Name, " ") // as in the path
 	status, err := s.c.exchange(ctx, http.MethodPut, one(v.Name, ""), v, &v)
 	return status == http.StatusCreated, err
 }

@@ -97,7 +97,7 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	require.ErrorContains(t, err, `minute "61"`)
 	s.Name, s.Type, s.Spec, s.Version = "", "pdf", "@daily", 0
 	_, err = mine.Set(ctx, s)
-	require.ErrorContains(t, err, `name "-": must be 1 to 128 letters`, "an empty name")
+	require.ErrorContains(t, err, `name " ": must be 1 to 128 letters`, "an empty name")
 	s.Name = "z"
 	_, err = mine.Set(ctx, s)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestSchedulesOverTheAPI(t *testing.T) {
 	s, err = mine.Get(ctx, "nightly")
 	require.NoError(t, err)
 	require.NoError(t, mine.RemoveVersion(ctx, "nightly", s.Version))
-	for _, name := range []string{"nightly", "", "../jobs/1", "a/b?c"} {
+	for _, name := range []string{"nightly", "", ".", "..", "../jobs/1", "a/b?c"} {
 		_, err = mine.Get(ctx, name)
 		require.Equal(t, client.TypeNotFound, problemType(t, err), name)
 	}
