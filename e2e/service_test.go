@@ -121,9 +121,11 @@ func TestSystemdSocketsOutliveTheDaemon(t *testing.T) {
 func TestUnexpectedSystemdSocketIsAnError(t *testing.T) {
 	w := newWorld(t)
 	other, api := filepath.Join(w.dir, "other.sock"), filepath.Join(w.dir, "api.sock")
-	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api)
+	d := w.manager(other, api).starts("serve", "--worker-socket", filepath.Join(w.dir, "worker.sock"), "--api-socket", api,
+		"--worker-listen", "127.0.0.1:0")
 	d.ends(t, exit.Usage)
 	require.Contains(t, d.errors.text(), "passes a socket on "+other)
+	require.Contains(t, d.errors.text(), `--worker-listen "127.0.0.1:0" and --api-listen ""`)
 }
 
 // unitLines returns the values of a key in a unit file, in order.

@@ -67,11 +67,9 @@ func (d *Daemon) inherited(address string) net.Listener {
 // forever.
 func (d *Daemon) checkInherited() error {
 	for address := range d.cfg.Inherited {
-		return exit.Usagef("the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s and --api-listen %q: "+
-			"make ListenStream= and the settings agree",
-			address,
-			d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.API.Listen,
-		)
+		return exit.Usagef("the service manager passes a socket on %s, but --worker-socket is %s, --api-socket %s, --worker-listen %q and "+
+			"--api-listen %q: make ListenStream= and the settings agree",
+			address, d.cfg.WorkerSocket, d.cfg.APISocket, d.cfg.WorkerListen, d.cfg.API.Listen)
 	}
 	return nil
 }
