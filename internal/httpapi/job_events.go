@@ -65,7 +65,8 @@ func (j *jobWatch) close() {
 
 // getJobEvents streams the events of a row until the row is final. Status events have ids,
 // so a caller that reconnects with Last-Event-ID gets only newer status events. Reports of
-// a worker are sent only while the job runs on this dispatcher, and are not kept.
+// a worker are sent while the job runs on this dispatcher, and those of a durable request
+// also while it runs on another one. They are not kept.
 func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error {
 	var q followedJob
 	if err := call.Parse(&q); err != nil {

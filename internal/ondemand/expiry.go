@@ -40,8 +40,8 @@ func answerFor(a *Answer, due time.Time) *Answer {
 }
 
 // lateReason returns the reason of a late answer. It says whether the request had
-// started, because a caller that repeats a started request may execute it twice. Of a
-// row only the starts at this dispatcher are known.
+// started, because a caller that repeats a started request may execute it twice. The report of
+// a start at another dispatcher may be missing, so a row may have started without being known to.
 func lateReason(started, row bool) string {
 	switch {
 	case started:

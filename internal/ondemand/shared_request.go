@@ -18,7 +18,7 @@ type Shared struct {
 	coalesce string   // its entry in Service.byCoalesce; "" = none
 	mark     [32]byte // fingerprint of the request
 	typ      string   // the type that it needs
-	row      bool     // durable; if another dispatcher runs it, no events are received
+	row      bool     // it became a job in the table, which any dispatcher may run
 	via      string   // ViaQueue or ""
 	needs    string   // the keys of the row whose permits it needs
 
