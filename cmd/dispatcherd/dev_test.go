@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -119,7 +122,7 @@ func TestDevPrintsWhatAWorkerOnAnotherHostNeeds(t *testing.T) {
 		}
 		files, err := filepath.Glob(filepath.Join(state, "dispatcherd", "tls", "*"))
 		require.NoError(t, err)
-		require.Len(t, files, 5)
+		require.Len(t, files, 6)
 		for _, file := range files {
 			info, err := os.Stat(file)
 			require.NoError(t, err)
@@ -222,4 +225,41 @@ func TestTLSFilesOfDevAreBesideItsData(t *testing.T) {
 	require.Equal(t, filepath.Join(data+"-tls", "token"), f.token)
 	require.Equal(t, f.cert, cfg.TLS.Cert)
 	require.NoDirExists(t, data)
+}
+
+// The names of the host change, and a crash leaves files that do not belong together. Copies of the authority and of the token stay valid,
+// unless the authority itself is unusable.
+func TestCopiesOfTheFilesOfDevStayValid(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	prepared := func() (f devFiles, ca, token string) {
+		t.Helper()
+		f, err := bare(nil).prepareTLS(new(daemon.Config), data)
+		require.NoError(t, err)
+		pair, err := workerproto.ReadPair(f.cert, f.key)
+		require.NoError(t, err)
+		roots, err := workerproto.ReadCA(f.ca)
+		require.NoError(t, err)
+		for _, name := range hostNames() {
+			_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots})
+			require.NoError(t, err)
+		}
+		token, err = (&workerproto.Credentials{TokenFile: f.token}).Token()
+		require.NoError(t, err)
+		hashes, err := os.ReadFile(f.tokens)
+		require.NoError(t, err)
+		require.Contains(t, string(hashes), fmt.Sprintf("dev %x\n", sha256.Sum256([]byte(token))))
+		text, err := os.ReadFile(f.ca)
+		require.NoError(t, err)
+		return f, string(text), token
+	}
+	f, ca, token := prepared()
+	require.NoError(t, os.WriteFile(f.cert, []byte("half a certif"), 0o600))
+	_, again, same := prepared()
+	require.Equal(t, ca, again)
+	require.Equal(t, token, same)
+	require.NoError(t, os.Rename(f.key, f.caKey))
+	require.NoError(t, os.Remove(f.token))
+	_, again, same = prepared()
+	require.NotEqual(t, ca, again, "its key is lost")
+	require.NotEqual(t, token, same)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -15,7 +16,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
@@ -23,14 +23,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// devLife is how long the certificates of dev are valid. They are made anew when less than half of it is left.
+// devLife is how long the certificates of dev are valid. The authority is made anew when less than half of it is left.
 const devLife = 90 * 24 * time.Hour
 
 // devFiles are the files of dev --tls.
-type devFiles struct{ ca, cert, key, token, tokens string }
+type devFiles struct{ ca, caKey, cert, key, token, tokens string }
 
-// prepareTLS completes the settings of dev --tls. It makes an authority, whose key it forgets, a certificate and a token, unless there are
-// valid ones. They are beside the directory of the data, or without one in the state directory of the user.
+// prepareTLS completes the settings of dev --tls. It makes an authority and a token, unless there are valid ones, so that copies of them
+// stay valid. It always makes a certificate, because the names of this host may have changed. The files are beside the directory of the
+// data, or without one in the state directory of the user.
 func (a *app) prepareTLS(cfg *daemon.Config, data string) (f devFiles, err error) {
 	if cfg.TLS.Cert != "" || cfg.API.TokenFile != "" {
 		return f, exit.Usagef("--tls makes a certificate and a token of its own: omit it, or omit --tls-cert and --api-tokens")
@@ -47,12 +48,9 @@ func (a *app) prepareTLS(cfg *daemon.Config, data string) (f devFiles, err error
 		return f, err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	f = devFiles{in("ca.pem"), in("cert.pem"), in("key.pem"), in("token"), in("tokens")}
-	names := hostNames()
-	if !f.valid(names) {
-		if err := f.make(names); err != nil {
-			return f, err
-		}
+	f = devFiles{in("ca.pem"), in("ca-key.pem"), in("cert.pem"), in("key.pem"), in("token"), in("tokens")}
+	if err := errors.Join(f.makeCertificate(), f.makeToken()); err != nil {
+		return f, err
 	}
 	cfg.TLS.Cert, cfg.TLS.Key, cfg.API.TokenFile = f.cert, f.key, f.tokens
 	if cfg.WorkerListen == "" {
@@ -75,56 +73,62 @@ func hostNames() (names []string) {
 	return append(names, "localhost", "127.0.0.1", "::1")
 }
 
-// valid reports whether the files exist, and the certificate is for all names.
-func (f *devFiles) valid(names []string) bool {
-	for _, path := range []string{f.ca, f.token, f.tokens} {
-		if _, err := os.Stat(path); err != nil {
-			return false
+// makeCertificate makes a certificate for all names of this host, and the authority that signs it if there is no valid one.
+func (f *devFiles) makeCertificate() error {
+	ca, err := workerproto.ReadPair(f.ca, f.caKey) // they may not belong together after a crash
+	if err != nil || time.Until(ca.Leaf.NotAfter) < devLife/2 {
+		c := &x509.Certificate{Subject: pkix.Name{CommonName: "dispatcherd dev " + rand.Text()[:8]}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}
+		if ca, err = issue(f.ca, f.caKey, c, nil); err != nil {
+			return err
 		}
 	}
-	pair, err := workerproto.ReadPair(f.cert, f.key)
-	return err == nil && time.Until(pair.Leaf.NotAfter) > devLife/2 &&
-		!slices.ContainsFunc(names, func(name string) bool { return pair.Leaf.VerifyHostname(name) != nil })
+	c := &x509.Certificate{
+		Subject:  pkix.Name{CommonName: "dispatcherd dev"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range hostNames() {
+		if ip := net.ParseIP(name); ip != nil {
+			c.IPAddresses = append(c.IPAddresses, ip)
+		} else {
+			c.DNSNames = append(c.DNSNames, name)
+		}
+	}
+	_, err = issue(f.cert, f.key, c, &ca)
+	return err
 }
 
-// make makes all files.
-func (f *devFiles) make(names []string) error {
-	life := func(serial int64, name string) *x509.Certificate {
-		return &x509.Certificate{
-			SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(devLife), BasicConstraintsValid: true,
-		}
-	}
-	ca := life(1, "dispatcherd dev "+rand.Text()[:8])
-	ca.IsCA, ca.KeyUsage = true, x509.KeyUsageCertSign
-	cert := life(time.Now().UnixNano(), "dispatcherd dev")
-	cert.KeyUsage, cert.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			cert.IPAddresses = append(cert.IPAddresses, ip)
-		} else {
-			cert.DNSNames = append(cert.DNSNames, name)
-		}
-	}
-	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
+// issue completes a certificate, signs it by an authority, or by itself without one, and writes it and its key.
+func issue(cert, key string, c *x509.Certificate, by *tls.Certificate) (pair tls.Certificate, err error) {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return pair, err
 	}
-	root, errRoot := x509.CreateCertificate(rand.Reader, ca, ca, &signer.PublicKey, signer)
-	leaf, errLeaf := x509.CreateCertificate(rand.Reader, cert, ca, &own.PublicKey, signer)
-	key, errKey := x509.MarshalPKCS8PrivateKey(own)
+	c.SerialNumber, c.BasicConstraintsValid = big.NewInt(time.Now().UnixNano()), true
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(devLife)
+	parent, signer := c, any(own)
+	if by != nil {
+		parent, signer = by.Leaf, by.PrivateKey
+	}
+	public, errPublic := x509.CreateCertificate(rand.Reader, c, parent, &own.PublicKey, signer)
+	private, errPrivate := x509.MarshalPKCS8PrivateKey(own)
 	block := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
+	if err := errors.Join(errPublic, errPrivate,
+		writeSecret(cert, block("CERTIFICATE", public)), writeSecret(key, block("PRIVATE KEY", private))); err != nil {
+		return pair, err
+	}
+	return workerproto.ReadPair(cert, key)
+}
+
+// makeToken makes a token, unless there is one. Its hash is written first, so a token that exists is known.
+func (f *devFiles) makeToken() error {
+	_, err := os.Stat(f.tokens)
+	if _, unusable := (&workerproto.Credentials{TokenFile: f.token}).Token(); err == nil && unusable == nil {
+		return nil
+	}
 	token := rand.Text()
-	return errors.Join(errRoot, errLeaf, errKey,
-		writeSecret(f.ca, block("CERTIFICATE", root)), writeSecret(f.cert, block("CERTIFICATE", leaf)),
-		writeSecret(f.key, block("PRIVATE KEY", key)),
-		writeSecret(f.token, token+"\n"), writeSecret(f.tokens, fmt.Sprintf("dev %x\n", sha256.Sum256([]byte(token)))))
+	return errors.Join(writeSecret(f.tokens, fmt.Sprintf("dev %x\n", sha256.Sum256([]byte(token)))), writeSecret(f.token, token+"\n"))
 }
 
 // writeSecret replaces a file by one that only this user may read.
