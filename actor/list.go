@@ -38,6 +38,9 @@ func (c *Core) slotInfo(ref slotindex.Ref, types []string) contract.Slot {
 	}
 	if s.held {
 		info.State = "drained"
+		if s.offered != nil { // some types were drained before all of them
+			info.Types = s.offered
+		}
 	}
 	for _, d := range c.drainsOf(s.session) {
 		info.Drain = d
