@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/client"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
 )
 
@@ -115,10 +118,39 @@ func TestDispatcherThatDoesNotAnswerIsNamedByEachList(t *testing.T) {
 		require.Regexp(t, silent, got.err)
 		require.Contains(t, got.out, " b ")
 	}
+	for _, some := range []string{"job list --worker callee", "job cancel --worker callee --yes", "job retry --worker callee --yes"} {
+		require.Regexp(t, silent, a.onAPI("", strings.Fields(some)...).err, "b may run jobs that the filter means")
+	}
 	s := a.status()
 	require.Equal(t, "dispatcher_silent", s.Alarms[0].Kind)
 	require.Contains(t, a.shown("status"), "no answer")
 	require.Empty(t, a.onAPI("", "worker", "list", "--local").err[len("No worker is connected.\n"):])
 	b.signal(t, syscall.SIGCONT)
 	eventually(t, func() bool { return a.onAPI("", "worker", "list").err == "" }, func() string { return "an answer" })
+}
+
+// Programs read a running job again and again. No dispatcher lists for them what it runs.
+func TestReadingARunningJobCostsTheClusterNothing(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.start(w.config("a")), w.start(w.config("b"))
+	callee := serveCalls(t, b.cfg.WorkerSocket, 1, "pdf")
+	b.awaitSlots(1)
+	id := w.insert("pdf", work{Do: "gate"})
+	b.awaitState("busy", id)
+	read := func(h *host) (job contract.Job) {
+		got := h.caller().ask(http.MethodGet, fmt.Sprint("/v1/jobs/", id), "")
+		require.NoError(t, json.Unmarshal([]byte(got.body), &job))
+		require.Equal(t, "b", *job.DispatcherName)
+		return job
+	}
+	for range 10 {
+		require.Equal(t, "callee", *read(b).Worker)
+		require.Nil(t, read(a).Worker)
+	}
+	for _, h := range []*host{a, b} {
+		require.Zero(t, h.samples()["dispatcherd_summaries_written_total"])
+	}
+	require.Contains(t, a.shown("job list"), "callee")
+	require.Equal(t, "callee", *read(a).Worker, "it was said for the list")
+	close(callee.open)
 }

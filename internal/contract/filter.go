@@ -89,6 +89,8 @@ type Bulk struct {
 	Next     Cursor   `json:"next_cursor,omitempty"` // there are more jobs: the cursor for the next call
 	// The clock of Postgres when the search began. Ages in the filter count from then.
 	ReadAt time.Time `json:"read_at,omitzero"`
+	// With a worker in the filter: which dispatchers may run further jobs there, because they did not say all that they run.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Operation is a change of all jobs that a filter selects.

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -177,7 +176,7 @@ func (s *typeSums) add(t *contract.Type) {
 
 // scrapeTypes reads the numbers of each type.
 func (d *Daemon) scrapeTypes(emit emit) {
-	list, sums := d.api.backend.Types(context.Background(), true), map[string]*typeSums{}
+	list, sums := d.api.backend.Types(true), map[string]*typeSums{}
 	for i := range list.Items {
 		label := d.metrics.jobs.label(list.Items[i].Type)
 		if sums[label] == nil {

@@ -54,6 +54,8 @@ func TestCallsOfOneUserThatWaitForALockLeaveConnectionsToOthers(t *testing.T) {
 	require.Eventually(t, func() bool { return d.api.calls.Largest() == 20 }, time.Minute, time.Millisecond)
 	acquired(t, d, 4)
 	require.Equal(t, http.StatusNotFound, callAs(t.Context(), d, "uid 2", "GET /v1/jobs/999999", http.NoBody, "").Code)
+	list := callAs(t.Context(), d, "uid 1", "GET /v1/workers", http.NoBody, "")
+	require.NotContains(t, list.Body.String(), "notes", "all callers get this view of the cluster for a second")
 	w := callAs(t.Context(), d, "uid 2", "POST /v1/jobs", strings.NewReader("{\"type\":\"pdf\"}\n"), "application/x-ndjson")
 	require.Equal(t, http.StatusCreated, w.Code, w.Body)
 	require.GreaterOrEqual(t, d.api.pool.Stat().AcquiredConns(), int32(4), "the others still wait")

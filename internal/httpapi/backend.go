@@ -74,12 +74,12 @@ type Lists interface {
 	// far as is known.
 	ClusterSlots(typ string) int
 	// Types lists the types that dispatchers know, and those of pending rows, or only those of this one.
-	Types(ctx context.Context, local bool) contract.TypePage
+	Types(local bool) contract.TypePage
 	// Slots and Workers list those of all dispatchers, or of this one. The notes say which are old or missing.
-	Slots(ctx context.Context, local bool) (slots []contract.Slot, notes []string)
-	Workers(ctx context.Context, local bool) (workers []contract.Worker, notes []string)
+	Slots(local bool) (slots []contract.Slot, notes []string)
+	Workers(local bool) (workers []contract.Worker, notes []string)
 	// Status says what all dispatchers do.
-	Status(ctx context.Context) contract.Status
+	Status() contract.Status
 	// Dispatchers lists the dispatchers of the table, the newest first. It never returns nil.
 	Dispatchers(ctx context.Context) ([]contract.Dispatcher, error)
 	// Checks reports whether the dispatcher can work: first whether the loop runs, and if it does the states of everything else that the

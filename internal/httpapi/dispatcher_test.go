@@ -160,7 +160,7 @@ func (*fake) Insert(_ context.Context, job []byte, _ func(string) error) (Insert
 }
 func (*fake) Watch(dispatcherd.JobID, ondemand.Caller) func() { return func() {} }
 
-func (*fake) Slots(_ context.Context, local bool) (slots []contract.Slot, notes []string) {
+func (*fake) Slots(local bool) (slots []contract.Slot, notes []string) {
 	if !local {
 		notes = []string{"dispatcher b did not answer"}
 	}
@@ -171,9 +171,9 @@ func (*fake) Slots(_ context.Context, local bool) (slots []contract.Slot, notes 
 	return slots, notes
 }
 
-func (*fake) Status(context.Context) contract.Status { return contract.Status{} }
+func (*fake) Status() contract.Status { return contract.Status{} }
 
-func (*fake) Types(context.Context, bool) (p contract.TypePage) {
+func (*fake) Types(bool) (p contract.TypePage) {
 	p.Items = []contract.Type{{Type: "csv"}, {Type: "pdf", Capacity: 1, Free: 1, Pending: new(int)}, {Type: "xls"}}
 	return p
 }
@@ -252,7 +252,7 @@ func (f *fake) Change(_ context.Context, _ contract.Operation, filter contract.F
 	return contract.Bulk{}, &contract.CountError{Have: 2, Want: count}
 }
 
-func (*fake) Workers(_ context.Context, local bool) (all []contract.Worker, notes []string) {
+func (*fake) Workers(local bool) (all []contract.Worker, notes []string) {
 	if !local {
 		notes = []string{"dispatcher b did not answer"}
 	}

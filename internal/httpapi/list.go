@@ -114,12 +114,12 @@ func (h *Handler) getRequests(r *rest.Request, q *TypeFilter) (p contract.Page[c
 }
 
 // getStatus says what the cluster does. The list of types contains those that the caller may not use, as other lists do.
-func (h *Handler) getStatus(r *rest.Request, _ *struct{}) (contract.Status, error) {
-	return h.backend.Status(r.Context()), nil
+func (h *Handler) getStatus(*rest.Request, *struct{}) (contract.Status, error) {
+	return h.backend.Status(), nil
 }
 
 func (h *Handler) getWorkers(r *rest.Request, q *rest.Everywhere) (contract.Page[contract.Worker], error) {
-	all, notes := h.backend.Workers(r.Context(), q.Local)
+	all, notes := h.backend.Workers(q.Local)
 	return cut(all, notes, q.Query, func(w *contract.Worker) string {
 		return fmt.Sprintf("%s\n%010d %019d", w.DispatcherName, w.Dispatcher, w.Session)
 	})
@@ -143,7 +143,7 @@ func (h *Handler) getDispatchers(r *rest.Request, q *rest.Query) (p contract.Pag
 }
 
 func (h *Handler) getSlots(r *rest.Request, q *rest.Slots) (p contract.Page[contract.Slot], err error) {
-	all, notes := h.backend.Slots(r.Context(), q.Local)
+	all, notes := h.backend.Slots(q.Local)
 	all = slices.DeleteFunc(all, func(s contract.Slot) bool { return q.Type != "" && !slices.Contains(s.Types, q.Type) })
 	return cut(all, notes, q.Query, func(s *contract.Slot) string {
 		return fmt.Sprintf("%s\n%010d %019d", s.DispatcherName, s.Dispatcher, s.Slot)
@@ -151,7 +151,7 @@ func (h *Handler) getSlots(r *rest.Request, q *rest.Slots) (p contract.Page[cont
 }
 
 func (h *Handler) getTypes(r *rest.Request, q *rest.TypeNames) (p contract.TypePage, err error) {
-	p = h.backend.Types(r.Context(), q.Local)
+	p = h.backend.Types(q.Local)
 	all := slices.DeleteFunc(p.Items, func(t contract.Type) bool { return !strings.HasPrefix(t.Type, q.Prefix) })
 	key := func(t *contract.Type) string {
 		return fmt.Sprintf("%s\n%s\n%010d", t.Type, t.DispatcherName, t.Dispatcher)

@@ -43,8 +43,8 @@ func (f *fake) Routes() []rest.Route {
 // controls are the calls of pauses and drains, without workers.
 func (f *fake) controls() operation.API {
 	return operation.API{
-		DB: f.db, Session: func(int64) (string, string) { return "", "" }, Workers: func(context.Context) []contract.Worker { return nil },
-		Doubt: func(context.Context, string) string { return "" },
+		DB: f.db, Session: func(int64) (string, string) { return "", "" }, Workers: func() []contract.Worker { return nil },
+		Doubt: func(string) string { return "" },
 	}
 }
 

@@ -20,9 +20,9 @@ type API struct {
 	DB claim.DB
 	// Session returns the worker and the process of a session of this dispatcher.
 	Session func(id int64) (worker, process string)
-	Workers func(context.Context) []contract.Worker // of the cluster
+	Workers func() []contract.Worker // of the cluster
 	// Doubt says that a type is unknown, and which known one is similar; "" = it is known.
-	Doubt func(ctx context.Context, typ string) string
+	Doubt func(typ string) string
 }
 
 // Calls returns the calls.
@@ -70,7 +70,7 @@ func (a API) pause(r *rest.Request, n *TypeName) (answer contract.PauseState, er
 		answer, version, err = c.Pause(r.Context(), p, order.For)
 		return version, err
 	})
-	answer.Confirmation, answer.Warning = confirmed, a.Doubt(r.Context(), n.Type)
+	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
 	return answer, err
 }
 
@@ -80,7 +80,7 @@ func (a API) retries(r *rest.Request, n *TypeName) (answer contract.RetryState, 
 		answer, version, err = c.SetRetries(r.Context(), n.Type, p)
 		return version, err
 	})
-	answer.Confirmation, answer.Warning = confirmed, a.Doubt(r.Context(), n.Type)
+	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
 	return answer, err
 }
 
@@ -89,9 +89,9 @@ func (a API) resume(r *rest.Request, n *TypeName) (contract.Confirmation, error)
 }
 
 // find returns what a call means: the workers with a name, or a session of this dispatcher.
-func (a API) find(ctx context.Context, name string) (contract.Drain, error) {
+func (a API) find(name string) (contract.Drain, error) {
 	var names []string
-	for _, w := range a.Workers(ctx) {
+	for _, w := range a.Workers() {
 		names = append(names, w.Worker)
 	}
 	slices.Sort(names)
@@ -113,13 +113,13 @@ const mostNames = 20
 
 func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, err error) {
 	var order contract.DrainOrder
-	d, missing := a.find(r.Context(), n.Worker)
+	d, missing := a.find(n.Worker)
 	offered, failed := a.offered(r.Context())
 	permitted := cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0), missing, failed)
 	var doubts []string
 	for _, typ := range order.Types {
 		if !slices.Contains(offered, typ) {
-			doubts = append(doubts, a.Doubt(r.Context(), typ))
+			doubts = append(doubts, a.Doubt(typ))
 		}
 	}
 	confirmed, err := a.change(r, permitted, func(c Controls) (version int64, err error) {
@@ -137,7 +137,7 @@ func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, 
 }
 
 func (a API) undrain(r *rest.Request, n *WorkerName) (contract.Confirmation, error) {
-	d, _ := a.find(r.Context(), n.Worker) // it may have disconnected
+	d, _ := a.find(n.Worker) // it may have disconnected
 	return a.change(r, r.PermitAll(), func(c Controls) (int64, error) { return c.Undrain(r.Context(), d.Worker, d.Process) })
 }
 

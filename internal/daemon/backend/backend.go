@@ -304,7 +304,7 @@ func (b *Backend) Insert(ctx context.Context, object []byte, permit func(string)
 func (b *Backend) Job(ctx context.Context, id dispatcherd.JobID) (contract.Job, error) {
 	job, err := about(ctx, b.jobs().Get, id)
 	one := []contract.Job{job}
-	b.locate(ctx, one)
+	b.locate(one, false)
 	return one[0], err
 }
 
@@ -332,16 +332,20 @@ func (b *Backend) Retry(ctx context.Context, id dispatcherd.JobID) error {
 
 // List implements httpapi.Backend.
 func (b *Backend) List(ctx context.Context, f contract.Filter) (contract.JobPage, error) {
-	page, err := about(ctx, b.jobs().List, b.running(ctx, f))
-	b.locate(ctx, page.Items)
+	f, notes := b.running(f)
+	page, err := about(ctx, b.jobs().List, f)
+	page.Notes = append(notes, page.Notes...)
+	b.locate(page.Items, true)
 	return page, err
 }
 
 // Change implements httpapi.Backend.
 func (b *Backend) Change(ctx context.Context, op contract.Operation, f contract.Filter, count int, by string) (contract.Bulk, error) {
+	f, notes := b.running(f)
 	bulk, err := within(ctx, func(ctx context.Context) (contract.Bulk, error) {
-		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, b.running(ctx, f), count)
+		return claim.Jobs{DB: b.Pool, By: by}.Change(ctx, op, f, count)
 	})
+	bulk.Notes = notes
 	if op == contract.RetryJobs {
 		b.Loop.Notify()
 	}

@@ -87,14 +87,15 @@ func (c *Cluster) write(ctx context.Context, ask bool) ([]contract.Member, error
 	return members, err
 }
 
-// view returns the dispatchers. It returns nil if Postgres does not answer in time.
-func (c *Cluster) view(ctx context.Context) []contract.Member {
+// view asks the dispatchers, or returns what they said last. It returns nil if Postgres does not answer in time. All callers wait for it
+// and get the same, so it does not depend on the connections that the user of one of them may use.
+func (c *Cluster) view(ask bool) []contract.Member {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
-	if time.Since(c.read) < viewTime {
+	if !ask || time.Since(c.read) < viewTime {
 		return c.members
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime) // other callers wait for it, too
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	before, waits := c.members, true
 	c.members = nil
@@ -132,10 +133,10 @@ func wasSilent(members []contract.Member, id int32) bool {
 
 // members returns the dispatchers that are in the table, or only this one, and which rows are old or missing. This one is the first, and
 // has its present rows.
-func (b *Backend) members(ctx context.Context, local bool) (all []contract.Member, notes []string) {
+func (b *Backend) members(local bool) (all []contract.Member, notes []string) {
 	all = []contract.Member{{ID: b.Dispatcher(), Name: b.Name, State: contract.RunningDispatcher, ReadAt: time.Now()}}
 	if !local {
-		read := b.Cluster.view(ctx)
+		read := b.Cluster.view(true)
 		if read == nil {
 			notes = append(notes, fmt.Sprintf("Postgres did not answer within %v: only dispatcher %s is shown", answerTime, b.Name))
 		} else if len(read) == claim.MaxMembers {

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,8 +18,8 @@ const (
 )
 
 // Status implements httpapi.Backend.
-func (b *Backend) Status(ctx context.Context) contract.Status {
-	members, notes := b.members(ctx, false)
+func (b *Backend) Status() contract.Status {
+	members, notes := b.members(false)
 	s := contract.Status{
 		At: members[0].ReadAt, Dispatchers: members, Notes: notes, Window: contract.Seconds(b.Window), Alarms: []contract.Alarm{},
 	}

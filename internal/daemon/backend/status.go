@@ -2,7 +2,6 @@ package backend
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -20,18 +19,18 @@ func (b *Backend) origin() contract.Origin {
 }
 
 // Slots implements httpapi.Backend.
-func (b *Backend) Slots(ctx context.Context, local bool) (all []contract.Slot, notes []string) {
-	return gather(ctx, b, local, func(s *contract.Summary) []contract.Slot { return s.SlotList })
+func (b *Backend) Slots(local bool) (all []contract.Slot, notes []string) {
+	return gather(b, local, func(s *contract.Summary) []contract.Slot { return s.SlotList })
 }
 
 // Workers implements httpapi.Backend.
-func (b *Backend) Workers(ctx context.Context, local bool) (all []contract.Worker, notes []string) {
-	return gather(ctx, b, local, func(s *contract.Summary) []contract.Worker { return s.Workers })
+func (b *Backend) Workers(local bool) (all []contract.Worker, notes []string) {
+	return gather(b, local, func(s *contract.Summary) []contract.Worker { return s.Workers })
 }
 
 // Types implements httpapi.Backend.
-func (b *Backend) Types(ctx context.Context, local bool) contract.TypePage {
-	all, notes := gather(ctx, b, local, func(s *contract.Summary) []contract.Type { return s.Types })
+func (b *Backend) Types(local bool) contract.TypePage {
+	all, notes := gather(b, local, func(s *contract.Summary) []contract.Type { return s.Types })
 	page := b.counted(all)
 	page.Notes = notes
 	return page
@@ -43,8 +42,8 @@ func byName(x, y contract.Member) int {
 }
 
 // gather returns one list of all dispatchers in the order of their names, or of this one, and which rows are old or missing.
-func gather[T any](ctx context.Context, b *Backend, local bool, of func(*contract.Summary) []T) (all []T, notes []string) {
-	members, notes := b.members(ctx, local)
+func gather[T any](b *Backend, local bool, of func(*contract.Summary) []T) (all []T, notes []string) {
+	members, notes := b.members(local)
 	slices.SortFunc(members, byName)
 	for i := range members {
 		if members[i].Lives() {
@@ -211,37 +210,52 @@ func check(name string, bad bool, why, info string) httpapi.Check {
 	return httpapi.Check{Name: name, OK: !bad, Info: info}
 }
 
-// placed returns the workers of the cluster by the jobs that they run.
-func (b *Backend) placed(ctx context.Context) map[dispatcherd.JobID]*string {
-	slots, _ := b.Slots(ctx, false)
-	workers := map[dispatcherd.JobID]*string{}
-	for i := range slots {
-		workers[slots[i].Job] = &slots[i].Worker
-	}
-	return workers
-}
-
-// locate names the workers of running jobs.
-func (b *Backend) locate(ctx context.Context, jobs []contract.Job) {
-	var workers map[dispatcherd.JobID]*string
+// locate names the workers of running jobs. The loop knows those of this dispatcher. Others are asked for theirs if ask is set. Without it,
+// the attempts that they named last are known: reading a job costs the cluster nothing.
+func (b *Backend) locate(jobs []contract.Job, ask bool) {
+	elsewhere := map[dispatcherd.JobID]*contract.Job{}
 	for i := range jobs {
-		if j := &jobs[i]; j.Status == dispatcherd.Running {
-			if workers == nil {
-				workers = b.placed(ctx)
+		if jobs[i].Status == dispatcherd.Running {
+			elsewhere[jobs[i].ID] = &jobs[i]
+		}
+	}
+	if len(elsewhere) == 0 {
+		return
+	}
+	me := int(b.Dispatcher())
+	b.Loop.Ask(func(c *actor.Core) {
+		for id, j := range elsewhere { // order-free: each job has its own worker
+			if given(j.Dispatcher) == me {
+				delete(elsewhere, id)
+				if _, attempt, worker := c.RunsOn(id); attempt == j.Attempt {
+					j.Worker = &worker
+				}
 			}
-			j.Worker = workers[j.ID]
+		}
+	})
+	if len(elsewhere) == 0 {
+		return
+	}
+	for _, m := range b.Cluster.view(ask) {
+		for i := range m.SlotList {
+			s := &m.SlotList[i]
+			if j := elsewhere[s.Job]; j != nil && s.Attempt == j.Attempt {
+				j.Worker = &s.Worker
+			}
 		}
 	}
 }
 
-// running completes a filter by the jobs that its worker runs.
-func (b *Backend) running(ctx context.Context, f contract.Filter) contract.Filter {
-	if f.Worker != "" {
-		for id, worker := range b.placed(ctx) { // order-free: a set
-			if *worker == f.Worker {
-				f.At = append(f.At, id)
-			}
+// running completes a filter by the jobs that its worker runs. The notes say which dispatchers may run others.
+func (b *Backend) running(f contract.Filter) (_ contract.Filter, notes []string) {
+	if f.Worker == "" {
+		return f, nil
+	}
+	slots, notes := b.Slots(false)
+	for i := range slots {
+		if slots[i].Worker == f.Worker {
+			f.At = append(f.At, slots[i].Job)
 		}
 	}
-	return f
+	return f, notes
 }

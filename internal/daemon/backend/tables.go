@@ -45,17 +45,17 @@ func (b *Backend) session(id int64) (worker, process string) {
 }
 
 // cluster returns the connected workers of all dispatchers that answer.
-func (b *Backend) cluster(ctx context.Context) []contract.Worker {
-	all, _ := b.Workers(ctx, false)
+func (b *Backend) cluster() []contract.Worker {
+	all, _ := b.Workers(false)
 	return all
 }
 
 // doubt says that no slot supports a type, and what can be done; "" = one does.
-func (b *Backend) doubt(ctx context.Context, typ string) string {
+func (b *Backend) doubt(typ string) string {
 	if b.ClusterSlots(typ) > 0 {
 		return ""
 	}
-	hint := b.drained(ctx, typ)
+	hint := b.drained(typ)
 	if _, similar := b.offered(typ); hint == "" && similar != "" {
 		hint = fmt.Sprintf("did you mean %q?", similar)
 	}
@@ -63,11 +63,11 @@ func (b *Backend) doubt(ctx context.Context, typ string) string {
 }
 
 // drained says which drained worker supports a type; "" = there is none.
-func (b *Backend) drained(ctx context.Context, typ string) string {
+func (b *Backend) drained(typ string) string {
 	if len(b.Controls().Drains) == 0 {
 		return ""
 	}
-	slots, _ := b.Slots(ctx, false)
+	slots, _ := b.Slots(false)
 	return drainedOf(slots, typ)
 }
 

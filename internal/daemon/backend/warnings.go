@@ -28,7 +28,7 @@ func (b *Backend) warnings(ctx context.Context, jobs ...contract.Needs) (list []
 		}
 	}
 	for typ := range types { // order-free: they are sorted below
-		if doubt := b.doubt(ctx, typ); doubt != "" {
+		if doubt := b.doubt(typ); doubt != "" {
 			list = append(list, doubt)
 		}
 	}

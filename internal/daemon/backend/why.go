@@ -34,7 +34,7 @@ func (b *Backend) Why(ctx context.Context, id dispatcherd.JobID) (httpapi.Why, e
 	if job.Status == dispatcherd.Waiting {
 		return b.whyWaiting(ctx, &job)
 	}
-	why := b.whyRow(ctx, &job)
+	why := b.whyRow(&job)
 	why.ReadAt = job.ReadAt
 	b.addKeys(ctx, &why, &job)
 	why.Owner, why.UniqueKey, why.KeyUntil, why.KeyJob = job.Owner, job.UniqueKey, job.KeyUntil, job.UniqueKeyJob
@@ -92,7 +92,7 @@ func whyBecause(job *contract.Job, reason string) httpapi.Why {
 	}
 }
 
-func (b *Backend) whyRow(ctx context.Context, job *contract.Job) httpapi.Why {
+func (b *Backend) whyRow(job *contract.Job) httpapi.Why {
 	id := job.ID
 	me, other, reason := int(b.Dispatcher()), job.Dispatcher, httpapi.ReasonOtherDispatcher
 	if job.Status == dispatcherd.Pending {
@@ -142,7 +142,7 @@ func (b *Backend) whyRow(ctx context.Context, job *contract.Job) httpapi.Why {
 		why.Stopping = x.Stopping
 	case why.Capacity+why.OtherSlots == 0:
 		why.Offered, why.Similar = b.offered(job.Type)
-		why.Drained = b.drained(ctx, job.Type)
+		why.Drained = b.drained(job.Type)
 	}
 	return why
 }

@@ -103,6 +103,9 @@ func (a *Invocation) countAll(ctx context.Context, op contract.Operation, f *htt
 		count.Filter = f.Filter
 		total += int64(b.Matching)
 		if count.Cursor = b.Next; b.Next == "" {
+			for _, note := range b.Notes {
+				a.Say("%s.", note)
+			}
 			return total, nil
 		}
 	}
