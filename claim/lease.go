@@ -65,7 +65,7 @@ WITH renewed AS (
 	UPDATE dispatcherd.dispatchers d SET lost_at = now(), armed = false FROM silent s WHERE d.id = s.id RETURNING d.id
 ), vacant AS MATERIALIZED (
 	SELECT c.one FROM dispatcherd.controller c WHERE EXISTS (SELECT FROM renewed) AND NOT EXISTS (
-		SELECT FROM dispatcherd.dispatchers d WHERE d.id = c.dispatcher AND ` + alive + ` AND d.id NOT IN (SELECT id FROM lost))
+		SELECT FROM dispatcherd.dispatchers d WHERE d.id = c.dispatcher AND ` + Alive + ` AND d.id NOT IN (SELECT id FROM lost))
 	FOR UPDATE OF c SKIP LOCKED
 ), role AS (
 	UPDATE dispatcherd.controller c SET dispatcher = $1, term = c.term + 1, since = now() FROM vacant v WHERE c.one = v.one RETURNING c.term
@@ -101,8 +101,8 @@ SELECT ARRAY[
 // waiting are the topics of waitingSQL.
 var waiting = [...]contract.Topics{contract.KeysWait, contract.EndsWait, contract.EditsWait, contract.OperationsWait, contract.WatchAsked}
 
-// alive is true for dispatcher d unless it was declared lost or has left.
-const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
+// Alive is true for dispatcher d unless it was declared lost or has left.
+const Alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
 
 // beatAt is contract.Heard.BeatAt of dispatcher d.
 const beatAt = `(extract(epoch FROM d.beat_at) * 1000000)::bigint`
@@ -122,7 +122,7 @@ WITH former AS (
 )
 INSERT INTO dispatcherd.dispatchers (id, name, lease, incarnation, host_lock, founder) OVERRIDING SYSTEM VALUE
 SELECT $1::int, $2, $3, $4, nullif($5::text, ''), coalesce((
-	SELECT coalesce(d.founder, d.id) FROM dispatcherd.dispatchers d WHERE ` + alive + ` AND d.id <> $6 ORDER BY d.started_at LIMIT 1), $1)
+	SELECT coalesce(d.founder, d.id) FROM dispatcherd.dispatchers d WHERE ` + Alive + ` AND d.id <> $6 ORDER BY d.started_at LIMIT 1), $1)
 ON CONFLICT (id) DO NOTHING RETURNING id`
 
 // Join registers a new run of a dispatcher and gives this store its id. From then on

@@ -200,7 +200,7 @@ func (j Jobs) History(ctx context.Context, from, until time.Time, limit int) ([]
 
 // Supporting returns the names of some of the dispatchers whose slots support a type, those with the most slots first.
 func (j Jobs) Supporting(ctx context.Context, typ string) ([]string, error) {
-	return Column[string](ctx, j.DB, `SELECT d.name FROM dispatcherd.dispatchers d WHERE `+alive+` AND (d.capacity ->> $1)::bigint > 0
+	return Column[string](ctx, j.DB, `SELECT d.name FROM dispatcherd.dispatchers d WHERE `+Alive+` AND (d.capacity ->> $1)::bigint > 0
 		ORDER BY (d.capacity ->> $1)::bigint DESC, d.id LIMIT 5`, typ)
 }
 

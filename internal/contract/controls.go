@@ -132,5 +132,8 @@ type DrainState struct {
 	Confirmation
 }
 
-// MaxControls bounds the rows of each kind.
-const MaxControls = 10_000
+// The bounds of controls.
+const (
+	MaxControls     = 10_000 // rows of each kind
+	MaxDrainedTypes = 1000   // of one drain
+)

@@ -289,6 +289,7 @@ func (d *Daemon) scrapeLimits(emit emit) {
 		"worker_connections": workers.MaxConnections, "slots_per_worker": workers.MaxSlots, "slot_types_per_worker": workers.MaxSlotTypes,
 		"frame_bytes": workers.MaxFrame, "connections_per_second": d.cfg.ConnectionRate, "strangers": d.listeners.visitors.most,
 		"memory_bytes": d.cfg.Memory, "job_log_bytes": actor.MaxLogs, "summary_rows": backend.SummaryRows,
+		"controls": contract.MaxControls, "distant_requests": backend.MaxDistant, "distant_report_bytes": backend.MaxReports,
 	}, "limit")
 	emitGauges(emit, "dispatcherd_api_limit", "Configured bounds of the API, in connections, requests, keys, bytes or events.", map[string]int{
 		"connections": c.MaxConnections, "payload_bytes": c.MaxPayload, "upload_bytes": int(c.MaxUpload), "body_bytes": int(c.BodiesLimit()),

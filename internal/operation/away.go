@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
@@ -14,7 +15,7 @@ var ErrNoDispatcher = rest.NotFound.Refuses("no such dispatcher lives: see 'disp
 // sendAwaySQL drains the dispatchers with name or id $1, or ends that. A restart ends it, too, because each run has a row of its own.
 const sendAwaySQL = `
 UPDATE dispatcherd.dispatchers d SET away_by = CASE WHEN $2::boolean THEN coalesce(nullif($3::text, ''), session_user) END
-WHERE (d.name = $1::text OR d.id::text = $1) AND ` + alive + ` AND ($2 OR d.away_by IS NOT NULL) RETURNING d.name`
+WHERE (d.name = $1::text OR d.id::text = $1) AND ` + claim.Alive + ` AND ($2 OR d.away_by IS NOT NULL) RETURNING d.name`
 
 // SendAway drains a dispatcher, or ends that: it accepts no new workers, and sends those away that know other dispatchers.
 func (c Controls) SendAway(ctx context.Context, name string, on bool) (version int64, err error) {

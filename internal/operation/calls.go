@@ -145,7 +145,7 @@ func (a API) undrain(r *rest.Request, n *WorkerName) (contract.Confirmation, err
 func (a API) drains(r *rest.Request, q *rest.Names) (p contract.Page[contract.DrainState], err error) {
 	all, err := list[contract.DrainState](r.Context(), a.DB, `SELECT `+drainColumns+`, count(d.id)::int,
 			coalesce(sum((d.drained ->> (w.worker || '/' || w.process))::int), 0)::int, ''
-		FROM dispatcherd.drains w LEFT JOIN dispatcherd.dispatchers d ON `+alive+` AND d.drained ? (w.worker || '/' || w.process)
+		FROM dispatcherd.drains w LEFT JOIN dispatcherd.dispatchers d ON `+claim.Alive+` AND d.drained ? (w.worker || '/' || w.process)
 		WHERE starts_with(w.worker, $1) GROUP BY w.worker, w.process ORDER BY w.worker || '/' || w.process COLLATE "C"`, q.Prefix)
 	if err != nil {
 		return p, err
@@ -163,7 +163,7 @@ const (
 func (a API) confirm(ctx context.Context, version int64) (missing []string, err error) {
 	for end := time.Now().Add(confirmTime); ; {
 		missing, err = claim.Column[string](ctx, a.DB,
-			`SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+alive+` AND controls < $1 ORDER BY 1`, version)
+			`SELECT DISTINCT name FROM dispatcherd.dispatchers d WHERE `+claim.Alive+` AND controls < $1 ORDER BY 1`, version)
 		if err != nil || len(missing) == 0 || time.Now().After(end) {
 			return missing, err
 		}
@@ -173,11 +173,8 @@ func (a API) confirm(ctx context.Context, version int64) (missing []string, err 
 	}
 }
 
-// alive is true for dispatcher d unless it was declared lost or has left.
-const alive = `d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL`
-
 // offered reads the types for which dispatchers have slots.
 func (a API) offered(ctx context.Context) ([]string, error) {
 	return claim.Column[string](ctx, a.DB, `SELECT DISTINCT t.key FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
-		WHERE `+alive+` AND t.value::bigint > 0 ORDER BY 1`)
+		WHERE `+claim.Alive+` AND t.value::bigint > 0 ORDER BY 1`)
 }

@@ -52,7 +52,7 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 	}
 	if err == nil {
 		all.Away, err = claim.Column[int32](ctx, c.DB,
-			`SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+alive+` ORDER BY id`)
+			`SELECT id FROM dispatcherd.dispatchers d WHERE away_by IS NOT NULL AND `+claim.Alive+` ORDER BY id`)
 	}
 	if err != nil {
 		return all, err
@@ -166,6 +166,10 @@ RETURNING ` + drainColumns + `, 0, 0, coalesce((SELECT drained_by FROM former), 
 
 // Drain drains a worker. It replaces a former drain.
 func (c Controls) Drain(ctx context.Context, d contract.Drain) (contract.DrainState, int64, error) {
+	if len(d.Types) > contract.MaxDrainedTypes {
+		return contract.DrainState{}, 0, rest.InvalidRequest.Of(fmt.Sprintf(
+			"%d types are given, at most %d are possible: drain the worker without types", len(d.Types), contract.MaxDrainedTypes))
+	}
 	return change[contract.DrainState](ctx, c, ErrTooMany, drainSQL, d.Worker, d.Process, d.Types, c.By, d.Reason, contract.MaxControls)
 }
 
@@ -216,7 +220,10 @@ func Forgetting(db claim.DB) background.Service {
 		looked, err := db.Exec(ctx, `UPDATE dispatcherd.drains w SET gone = CASE WHEN `+connected+` THEN 0 ELSE w.gone + 1 END
 			WHERE w.gone > 0 OR NOT `+connected)
 		if err == nil && looked.RowsAffected() > 0 {
-			_, _, err = change[named](ctx, Controls{DB: db}, nil, `DELETE FROM dispatcherd.drains WHERE gone > $1::int RETURNING worker`, goneLooks)
+			_, _, err = change[named](ctx, Controls{DB: db}, ErrNoControl, `DELETE FROM dispatcherd.drains WHERE gone > $1::int RETURNING worker`, goneLooks)
+		}
+		if errors.Is(err, ErrNoControl) { // each of them may come back
+			err = nil
 		}
 		return goneLook, err
 	}}

@@ -97,6 +97,8 @@ func TestControlsAreBounded(t *testing.T) {
 	require.NoError(t, err, "a row that exists can be changed")
 	_, _, err = w.controls().Drain(t.Context(), contract.Drain{Worker: "w"})
 	require.ErrorIs(t, err, ErrTooMany)
+	_, _, err = w.controls().Drain(t.Context(), contract.Drain{Worker: "w1", Types: make([]string, contract.MaxDrainedTypes+1)})
+	require.ErrorContains(t, err, "1001 types are given, at most 1000 are possible")
 	d, _, err := w.controls().Drain(t.Context(), contract.Drain{Worker: "w1", Types: []string{}})
 	require.NoError(t, err)
 	require.Equal(t, "bob", d.Former)
@@ -172,9 +174,11 @@ func TestDrainEndsWhenTheWorkerIsGone(t *testing.T) {
 		_, err := s.Step(t.Context(), background.Now{})
 		require.NoError(t, err)
 	}
+	version := w.read().Version
 	for range goneLooks {
 		step()
 	}
+	require.Equal(t, version, w.read().Version, "the looks change nothing that dispatchers follow")
 	require.Len(t, w.read().Drains, 4)
 	w.follows("a", 1, `{"here/": 0, "here/q": 1, "gone/": 0}`, `{}`)
 	step()

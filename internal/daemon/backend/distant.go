@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +26,8 @@ type distant struct {
 
 // The bounds of distant. The callers of further requests get no events, and their answers only when the rows are read again.
 const (
-	maxDistant  = 10_000
-	maxReported = 4 << 20 // bytes that wait to be written
+	MaxDistant = 10_000  // requests that run
+	MaxReports = 4 << 20 // bytes that wait to be written
 )
 
 // The reports that no worker makes.
@@ -42,12 +43,15 @@ func (r *Rows) Claimed(rows []contract.Won) {
 			continue
 		}
 		r.mu.Lock()
-		if r.watched[rows[i].ID] == nil && len(r.distant.running) < maxDistant {
+		switch {
+		case r.watched[rows[i].ID] != nil:
+		case len(r.distant.running) >= MaxDistant:
+			r.Dropped.Add(1)
+		default:
 			r.distant.running[rows[i].ID] = time.Now().Add(rows[i].Left)
 			r.distant.count.Add(1)
 		}
 		r.mu.Unlock()
-		r.wake(contract.DistantRun)
 	}
 }
 
@@ -61,13 +65,15 @@ func (r *Rows) tell(id dispatcherd.JobID, e *ondemand.Event) {
 		return
 	case e.Name == ended:
 		delete(d.running, id)
-	case d.bytes > maxReported:
+	case d.bytes > MaxReports:
 		r.Dropped.Add(1)
 		return
 	}
 	d.bytes += len(e.Data)
 	d.reports = append(d.reports, claim.DistantReport{Job: id, Attempt: e.Attempt, Name: e.Name, Data: e.Data})
-	if e.Name != started { // a start waits for a further event: most jobs end soon, and one statement suffices then
+	if e.Name == started { // it waits for a further event: most jobs end soon, and one statement suffices then
+		time.AfterFunc(startsWait, func() { r.wake(contract.DistantRun) })
+	} else {
 		r.wake(contract.DistantRun)
 	}
 }
@@ -86,16 +92,11 @@ func (r *Rows) Telling() background.Service {
 	return background.Service{Name: "distant callers", Topics: contract.DistantRun, Rest: reportsRest, Step: r.writeReports}
 }
 
-func (r *Rows) writeReports(ctx context.Context, now background.Now) (wait time.Duration, err error) {
-	wait = time.Hour
+func (r *Rows) writeReports(ctx context.Context, now background.Now) (_ time.Duration, err error) {
 	r.mu.Lock()
 	d := &r.distant
-	for id, until := range d.running { // order-free: any one; so those whose ends were never recorded do not remain
-		if wait = startsWait; now.At.After(until) {
-			delete(d.running, id)
-		}
-		break
-	}
+	// The ends of these were not recorded.
+	maps.DeleteFunc(d.running, func(_ dispatcherd.JobID, until time.Time) bool { return now.At.After(until) })
 	reports := d.reports
 	d.reports, d.bytes = nil, 0
 	d.count.Store(int64(len(d.running)))
@@ -105,20 +106,22 @@ func (r *Rows) writeReports(ctx context.Context, now background.Now) (wait time.
 		defer cancel()
 		err = claim.Jobs{DB: r.db}.Tell(ctx, reports)
 	}
-	return wait, err
+	return time.Minute, err
 }
 
-// readReports passes the reports of other dispatchers on to the callers of some rows.
-func (r *Rows) readReports(ctx context.Context, ids []dispatcherd.JobID) error {
-	for more := len(ids) > 0; more; {
-		after := make([]int64, len(ids))
+// readReports passes the reports of other dispatchers on to the callers. The rows of callers that leave meanwhile are read no further.
+func (r *Rows) readReports(ctx context.Context) error {
+	for more := true; more; {
+		var ids []dispatcherd.JobID
+		var after []int64
 		r.mu.Lock()
-		for i, id := range ids {
-			if w := r.watched[id]; w != nil {
-				after[i] = w.reported
-			}
+		for id, w := range r.watched { // order-free: a set
+			ids, after = append(ids, id), append(after, w.reported)
 		}
 		r.mu.Unlock()
+		if len(ids) == 0 {
+			return nil
+		}
 		reports, err := claim.Jobs{DB: r.db}.Reports(ctx, ids, after)
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
@@ -135,8 +136,13 @@ func TestEventsForDistantCallersAreBounded(t *testing.T) {
 	require.Len(t, rows.distant.reports, 6)
 	require.EqualValues(t, 5, rows.Dropped.Load())
 	require.Empty(t, rows.distant.running)
-	for i := range maxDistant + 10 {
+	for i := range MaxDistant + 10 {
 		rows.Claimed([]contract.Won{{ID: dispatcherd.JobID(i), Left: time.Minute}})
 	}
-	require.Len(t, rows.distant.running, maxDistant)
+	require.Len(t, rows.distant.running, MaxDistant)
+	require.EqualValues(t, 15, rows.Dropped.Load(), "the callers of ten requests get no events")
+	rows.distant.reports = nil
+	_, err := rows.writeReports(t.Context(), background.Now{At: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	require.Empty(t, rows.distant.running, "no caller waits after the deadline")
 }

@@ -243,11 +243,8 @@ func (r *Rows) Polling() background.Service {
 func (r *Rows) read(ctx context.Context, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	ids := r.ids(false)
-	err := r.readReports(ctx, ids)
-	if !all {
-		ids = r.ids(true)
-	}
+	err := r.readReports(ctx)
+	ids := r.ids(!all)
 	if err != nil || len(ids) == 0 {
 		return err
 	}

@@ -387,7 +387,7 @@ func (c *Controller) Types(ctx context.Context) (types map[string]Type, err erro
 		types[name] = t
 		return t, err
 	}, `SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
-		WHERE d.lost_at IS NULL AND NOT d.leaving AND d.incarnation IS NOT NULL AND t.value::bigint > 0
+		WHERE `+claim.Alive+` AND t.value::bigint > 0
 			AND NOT EXISTS (SELECT FROM dispatcherd.types p WHERE p.type = t.key AND p.paused IN ('all', 'queued')
 				AND (p.paused_until IS NULL OR p.paused_until > clock_timestamp()))
 		GROUP BY t.key`)
