@@ -303,7 +303,7 @@ func (c *Core) adopt(o *offered, row *contract.Adopted) {
 	j := c.adoptedJob(o, row)
 	switch {
 	case o.session == nil && o.remote:
-		c.part(j, &sessionEnd{disconnected: true}, false)
+		c.part(j, &sessionEnd{session: &session{remote: true}, disconnected: true}, false)
 		return
 	case o.session == nil:
 		c.detach(j)

@@ -176,7 +176,7 @@ type job struct {
 	sentAt      timing.Instant       // start of the attempt; notSent before the start
 	fingerprint contract.Fingerprint // of the session in which the attempt began; a resume offer must contain the nonce of that session
 	generation  contract.Fingerprint // generation of the resume offer by which the job continues here; 0 = none
-	lost        *lostJob             // of a detached job whose worker may live and execute it for Config.RemoteResume
+	lost        *lostJob             // of a detached job whose worker may live and execute it, see armResume
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
 	member      orderMember // of the jobs in hand

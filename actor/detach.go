@@ -11,7 +11,7 @@ import (
 // were undecided; the worker was told to go to another dispatcher. A detached job
 // continues without a slot until the worker resumes it on its next connection.
 // Resuming needs no statement, because the row already belongs to this dispatcher.
-// A job that is not resumed within Config.Resume is released.
+// A job that is not resumed within Config.Resume is released. The worker has stopped it by then.
 //
 // A job is also detached when the session of a remote worker ends without a goodbye,
 // because the end of a connection over a network does not prove that the worker is
@@ -61,17 +61,17 @@ func (end *sessionEnd) mayContinue(j *job) bool {
 	return (s.remote || s.away) && !s.goodbye && (j.state == stateServing || j.state == stateRunning || j.state == stateStopping)
 }
 
-// part detaches a job of a worker that may live and may execute it for Config.RemoteResume.
+// part detaches a job of a worker that may live and may execute it until it must have resumed it.
 func (c *Core) part(j *job, end *sessionEnd, withdrawn bool) {
 	j.lost = &lostJob{end: end, withdrawn: withdrawn}
 	c.detach(j)
 }
 
-// armResume sets the instant at which a job without a session ends: no worker executes it any more. The deadline of a
-// request may come earlier.
+// armResume sets the instant at which a job without a session ends: no worker executes it any more. A local worker that goes to another
+// dispatcher may execute it for as long as any local worker. The deadline of a request may come earlier.
 func (c *Core) armResume(j *job) {
 	wait := c.cfg.Resume
-	if j.lost != nil {
+	if j.lost != nil && j.lost.end.session.remote {
 		wait = c.cfg.RemoteResume
 	}
 	at := c.now.After(wait)

@@ -12,7 +12,7 @@ const (
 
 	stateWaiting   // in its request queue
 	stateServing   // sent to a worker; holds a slot
-	stateParted    // serving without a session; may be resumed within Config.RemoteResume
+	stateParted    // serving without a session; may be resumed, see armResume
 	stateAbandoned // the caller was answered or disconnected; the worker was told to stop
 
 	// States of queued jobs whose row is not known to belong to this dispatcher.
