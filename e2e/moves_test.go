@@ -90,7 +90,8 @@ func TestDrainedDispatcherSendsItsWorkersToTheOther(t *testing.T) {
 	require.Equal(t, "a", receive(t, accepted, "the connection after the resumption"))
 	_, err = api.ResumeDispatcher(t.Context(), "a")
 	require.ErrorContains(t, err, "is not drained")
-	eventually(t, func() bool { return regexp.MustCompile(` a +\d`).MatchString(b.shown("worker list")) }, func() string { return "b sees it" })
+	eventually(t, func() bool { return regexp.MustCompile(` a +\d`).MatchString(b.shown("worker list")) },
+		func() string { return "b sees it" })
 	drain := b.onAPI("", "dispatcher", "drain", "a") // the second worker knows only a
 	require.Contains(t, drain.err, "Without another dispatcher, these stay: 1 worker.")
 	require.Equal(t, "dispatcher a drained\n", drain.out)
