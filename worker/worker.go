@@ -24,7 +24,7 @@ type Handler func(ctx context.Context, job *Job) (result any, err error)
 // Options configure a Worker. Only one of Socket, FindSocket and Dispatcher is required.
 type Options struct {
 	Socket string // path of the dispatcher's socket
-	// Dispatcher has the addresses of dispatchers, separated by commas: unix:///path, tls://host:port, or tcp://127.0.0.1:port.
+	// Dispatcher has the addresses of dispatchers, separated by commas: unix:///path, or tls://host:port and tcp://127.0.0.1:port.
 	// They are tried in their order, so that one dispatcher has the slots of all workers. When the connection to a dispatcher has ended,
 	// the worker connects to the next one, and offers to resume its executions there.
 	Dispatcher  string
@@ -238,7 +238,7 @@ func (w *Worker) start() error {
 	w.addresses = workerproto.Addresses{workerproto.SocketAddress(w.opts.Socket)}
 	if w.opts.Dispatcher != "" && w.opts.FindSocket == nil && w.opts.Socket == "" {
 		var err error
-		if w.addresses, err = workerproto.ParseAddresses(w.opts.Dispatcher); err != nil {
+		if w.addresses, err = workerproto.ParseWorkerAddresses(w.opts.Dispatcher); err != nil {
 			return fmt.Errorf("worker: Dispatcher: %w", err)
 		}
 		if w.opts.RandomOrder {

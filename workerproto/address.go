@@ -42,6 +42,19 @@ func ParseAddresses(text string) (list Addresses, err error) {
 	return list, nil
 }
 
+// ParseWorkerAddresses reads the addresses for a worker: all are Unix sockets, or none is. The kind decides who the worker is, and no
+// dispatcher lets a worker resume the executions of another one.
+func ParseWorkerAddresses(text string) (Addresses, error) {
+	list, err := ParseAddresses(text)
+	for _, a := range list {
+		if (a.scheme == "unix") != (list[0].scheme == "unix") {
+			err = fmt.Errorf("%s and %s: a worker that moves between a Unix socket and TCP cannot continue its jobs: give addresses of one kind",
+				list[0], a)
+		}
+	}
+	return list, err
+}
+
 func parseAddress(text string) (a Address, err error) {
 	u, err := url.Parse(text)
 	switch {

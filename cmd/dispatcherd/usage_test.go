@@ -101,6 +101,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"schedule set tick --spec @daily",
 		"limit set bank --capacity 1",
 		"worker run --types x --dispatcher tls://h:1 --token /t -- cat",
+		"worker run --types x --dispatcher unix:///a,unix:///b,tls://h:1 -- cat",
 		"worker run --types x --dispatcher tls://h:1 --token-file /does/not/exist -- cat",
 		"worker run --types x --dispatcher tls://h:1 --ca /does/not/exist -- cat",
 		"slot list -5",

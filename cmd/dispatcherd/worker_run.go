@@ -96,7 +96,7 @@ func (a *app) workerRunCommand() *cobra.Command {
 	cli.OnlyOnCommandLine(flags)
 	a.WorkerSocketFlag(flags, &o.socket)
 	flags.StringVar(&o.dispatcher, "dispatcher", "",
-		"addresses of dispatchers instead of --worker-socket: tls://host:port, tcp://127.0.0.1:port or unix:///path, separated by commas")
+		"addresses of dispatchers instead of --worker-socket: tls://host:port and tcp://127.0.0.1:port, or unix:///path, separated by commas")
 	flags.Var(cli.OneOf(&o.order, "listed", "random"), "dispatcher-order",
 		"listed: all workers use the first dispatcher, the next one stands by; random: they are spread over the dispatchers")
 	cli.ProofFlags(flags, "", &o.proofs)
@@ -162,7 +162,7 @@ func (o *workerRun) check(program string) error {
 		}
 		return nil
 	}
-	if _, err := workerproto.ParseAddresses(o.dispatcher); err != nil {
+	if _, err := workerproto.ParseWorkerAddresses(o.dispatcher); err != nil {
 		return exit.Usagef("--dispatcher: %w", err)
 	}
 	if err := o.proofs.Check(); err != nil {
