@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -45,7 +46,12 @@ func (c *Credentials) Token() (string, error) {
 
 // ReadSecret reads a file that only its user and its group may read. The error names the file and the remedy.
 func ReadSecret(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()            // of the file that is read, which may be replaced
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func ReadSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has mode %04o, so other users may read or change it: set its mode to 0600, and make a new secret if "+
 			"others had access", path, mode)
 	}
-	return os.ReadFile(path)
+	return io.ReadAll(f)
 }
 
 // Check reads all files, so that an error is found before the first connection.
