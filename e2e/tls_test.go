@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -415,6 +416,30 @@ func TestLastLineOfACertificateRevokesIt(t *testing.T) {
 		require.ErrorContains(t, err, "the certificate gpu-1 has no line")
 		caller.Close()
 	}
+}
+
+// The authority is replaced after the handshake of a worker and before its hello.
+func TestCertificateOfAFormerAuthorityIsRefusedAfterItsHandshake(t *testing.T) {
+	w := newWorld(t)
+	s := w.secure(func(s *secured, cfg *daemon.Config) {
+		cfg.TLS.ClientCA, cfg.API.TokenFile, cfg.Workers.HelloTimeout = s.ca.file(), "", time.Minute
+	})
+	pair, err := tls.LoadX509KeyPair(s.ca.sign("gpu-1", func(*x509.Certificate) {}))
+	require.NoError(t, err)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(s.ca.cert)
+	conn, err := tls.Dial("tcp", s.workers, &tls.Config{
+		RootCAs: trusted, Certificates: []tls.Certificate{pair}, NextProtos: []string{workerproto.WorkerProtocol},
+	})
+	require.NoError(t, err)
+	defer conn.Close()
+	newAuthority(t, w.dir, "ca")
+	eventually(t, func() bool { return strings.Contains(s.log.text(), "tokens and certificates reloaded") }, s.log.text)
+	_, err = io.WriteString(conn, `{"op":"hello","versions":[1,1],"worker":"w","slots":[{"slot":0,"types":["x"]}]}`+"\n")
+	require.NoError(t, err)
+	text, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "the certificate is not valid any more: use one of the authority in --tls-client-ca")
 }
 
 // The roles of tokens restrict calls.

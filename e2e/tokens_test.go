@@ -105,6 +105,8 @@ func TestUnusableTCPAddressIsNamedInTheError(t *testing.T) {
 	defer held.Close()
 	file := filepath.Join(w.dir, "tokens")
 	require.NoError(t, os.WriteFile(file, []byte("garbage\n"), 0o600))
+	large := filepath.Join(w.dir, "large")
+	require.NoError(t, os.WriteFile(large, []byte("anna "+strings.Repeat("ab", 32)+"\n"+strings.Repeat("# old\n", 1<<18)), 0o600))
 	for _, c := range []struct {
 		code  int
 		says  string
@@ -113,6 +115,7 @@ func TestUnusableTCPAddressIsNamedInTheError(t *testing.T) {
 		{exit.Conflict, "another program listens there", []string{"--api-listen", held.Addr().String()}},
 		{exit.Usage, "unknown port", []string{"--api-listen", "127.0.0.1:nix"}},
 		{exit.Usage, "line 1 is not a name", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file}},
+		{exit.Usage, "it has more than 1048576 bytes", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", large}},
 		{exit.Usage, "no such file", []string{"--api-listen", "127.0.0.1:0", "--api-tokens", file + ".not"}},
 	} {
 		cfg := w.config("d")

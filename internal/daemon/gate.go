@@ -44,6 +44,7 @@ func (g *gate) receive(v *visitor) {
 	if config := g.visitors.current().tls; config != nil {
 		config = config.Clone()
 		config.NextProtos = g.protocols
+		v.authority = config.ClientCAs
 		ctx, cancel := context.WithTimeout(g.Closed, handshakeTime)
 		config.GetConfigForClient = func(*tls.ClientHelloInfo) (_ *tls.Config, err error) { // the first message has arrived
 			v.leave, err = quota.Processors.Enter(ctx, "network "+v.prefix.String())

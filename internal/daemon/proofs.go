@@ -33,6 +33,9 @@ func (f TLSFiles) Check() error {
 	return nil
 }
 
+// maxTokenFile bounds the bytes of the file of tokens.
+const maxTokenFile = 1 << 20
+
 // readProofs reads the files of tokens and certificates.
 func (c *Config) readProofs() (*proofs, error) {
 	p := &proofs{}
@@ -42,7 +45,11 @@ func (c *Config) readProofs() (*proofs, error) {
 			return nil, fmt.Errorf("--api-tokens: %w", err)
 		}
 		defer func() { _ = f.Close() }() // it was only read
-		if p.tokens, err = httpapi.ReadTokens(io.LimitReader(f, 1<<20)); err != nil {
+		limited := &io.LimitedReader{R: f, N: maxTokenFile + 1}
+		if p.tokens, err = httpapi.ReadTokens(limited); limited.N == 0 {
+			err = fmt.Errorf("it has more than %d bytes: remove lines that are not needed", maxTokenFile)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("--api-tokens %s: %w", path, err)
 		}
 	}
@@ -76,7 +83,7 @@ func (d *Daemon) loadProofs() error {
 	if err != nil {
 		return err
 	}
-	if p.tokens != nil && p.tokens.Len() == 0 && d.listeners.visitors.current().tokens == nil { // at the start
+	if p.tokens != nil && len(p.tokens) == 0 && d.listeners.visitors.current().tokens == nil { // at the start
 		return fmt.Errorf("--api-tokens %s: it contains no token", d.cfg.API.TokenFile)
 	}
 	if info, err := os.Stat(d.cfg.API.TokenFile); err == nil && info.Mode().Perm()&0o022 != 0 {
@@ -130,12 +137,8 @@ func (d *Daemon) reloadProofs() {
 		d.log.Error("a file of tokens or certificates is invalid: the current ones remain valid", zap.Error(err))
 		return
 	}
-	p := d.listeners.visitors.current()
-	tokens := 0
-	if p.tokens != nil {
-		tokens = p.tokens.Len()
-	}
-	d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile), zap.Int("tokens", tokens))
+	d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile),
+		zap.Int("tokens", len(d.listeners.visitors.current().tokens)))
 }
 
 // listensOnTCP reports whether workers or callers may connect over TCP.

@@ -25,7 +25,8 @@ const maxStrangers = 4096
 // most of them is closed. So an attacker from one address closes only its own connections, and peers with a proof need none of these
 // places.
 //
-// Proofs are checked, and proofs are replaced, under one mutex. So a connection whose proof is revoked is closed, whenever it came.
+// A peer is known by a proof only while the files have not been replaced since its check began. So a connection whose proof is revoked is
+// closed, whenever it came. Proofs are checked outside the mutex, because the hashes and signatures of one peer must not delay others.
 type visitors struct {
 	refused *prometheus.CounterVec // connections that are closed, by reason
 	most    int                    // strangers
@@ -39,9 +40,9 @@ type visitors struct {
 
 // proofs are the contents of the files of settings about connections over TCP.
 type proofs struct {
-	tokens    *httpapi.Tokens // nil: no token is known
-	authority *x509.CertPool  // of the certificates of peers; nil: none is known
-	tls       *tls.Config     // nil: connections have no TLS
+	tokens    httpapi.Tokens // nil: no token is known
+	authority *x509.CertPool // of the certificates of peers; nil: none is known
+	tls       *tls.Config    // nil: connections have no TLS
 }
 
 // needed reports whether a peer must prove who it is.
@@ -54,12 +55,19 @@ func (p *proofs) gated() bool { return p.tls != nil || p.needed() }
 type visitor struct {
 	*net.TCPConn
 
-	all      *visitors
-	prefix   netip.Prefix // of the address, for its share
-	leave    func()       // gives back the processor of a handshake; nil = it has none
-	stranger bool
-	holder   httpapi.Holder
-	chain    []*x509.Certificate // with which the peer has proved who it is
+	all       *visitors
+	prefix    netip.Prefix   // of the address, for its share
+	leave     func()         // gives back the processor of a handshake; nil = it has none
+	authority *x509.CertPool // that has signed the certificate of the peer, if it has shown one
+	stranger  bool
+	proof     proof
+}
+
+// proof is what a peer has shown. It is empty if no proof was needed.
+type proof struct {
+	key    string // of the holder
+	holder httpapi.Holder
+	chain  []*x509.Certificate // nil = it is a token
 }
 
 func newVisitors(refused *prometheus.CounterVec) *visitors {
@@ -160,53 +168,62 @@ func (v *visitors) identify(conn net.Conn, token string) (who httpapi.Visitor, o
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.proofs.needed() {
-		v.knownLocked(c)
-		return who, ""
+	var shown proof
+	for p := (*proofs)(nil); p != v.proofs; { // the files may be replaced during the check
+		p = v.proofs
+		trusted := c.authority == p.authority
+		v.mu.Unlock()
+		shown, objection = p.check(conn, token, trusted)
+		v.mu.Lock()
 	}
-	var chain []*x509.Certificate
-	if secure, ok := conn.(*tls.Conn); ok && v.proofs.authority != nil {
-		chain = secure.ConnectionState().PeerCertificates
-	}
-	holder, objection := v.proofs.holder(token, chain)
 	if objection != "" {
 		return who, objection
 	}
-	if c.holder, c.chain = holder, nil; token != "" && v.proofs.tokens != nil {
-		who.Token = holder.Name
-	} else {
-		c.chain, who.Certificate = chain, holder.Name
-	}
 	v.knownLocked(c)
-	who.Rights = holder.Rights
+	switch c.proof, c.authority = shown, v.proofs.authority; {
+	case shown.chain != nil:
+		who.Certificate = shown.holder.Name
+	case shown.key != "":
+		who.Token = shown.holder.Name
+	default:
+		return who, ""
+	}
+	who.Rights = shown.holder.Rights
 	return who, ""
 }
 
-// holder returns who holds a token or a certificate, which crypto/tls has verified. At least one of them is known.
-func (p *proofs) holder(token string, chain []*x509.Certificate) (h httpapi.Holder, objection string) {
-	switch {
-	case token != "" && p.tokens != nil:
-		h, known := p.tokens.Holder(token)
-		if !known {
-			return h, "the token is unknown: send one that this dispatcher knows, or add its SHA-256 to the file of --api-tokens"
-		}
-		return h, ""
-	case len(chain) > 0:
-		h.Name = nameIn(chain[0])
-		if h.Name == "" {
-			return h, "the certificate has no name: use one with a common name, or with an alternative name (URI or DNS)"
-		}
-		var listed bool
-		if h.Rights, listed = p.tokens.Certificate(h.Name); !listed {
-			return h, "the certificate " + h.Name + " has no line in the file of --api-tokens: add cert:" + h.Name + " -, or cert:* - for all"
-		}
-		return h, ""
-	case p.authority == nil:
-		return h, "a token is needed: send Authorization: Bearer and a token this dispatcher knows (a worker: --token-file)"
-	case p.tokens == nil:
-		return h, "a certificate is needed: give one of the authority in --tls-client-ca of the dispatcher (--cert and --key)"
+// check returns the proof of a peer: its token, or else its certificate. If the certificate is trusted, it is signed by the authority.
+func (p *proofs) check(conn net.Conn, token string, trusted bool) (shown proof, objection string) {
+	if secure, ok := conn.(*tls.Conn); ok && p.authority != nil {
+		shown.chain = secure.ConnectionState().PeerCertificates
 	}
-	return h, "a token this dispatcher knows is needed (--token-file), or a certificate of its --tls-client-ca (--cert and --key)"
+	switch {
+	case !p.needed():
+		return proof{}, ""
+	case token != "" && p.tokens != nil:
+		shown.key, shown.chain = httpapi.KeyOf(token), nil
+		objection = "the token is unknown: send one that this dispatcher knows, or add its SHA-256 to the file of --api-tokens"
+	case len(shown.chain) > 0:
+		name := nameIn(shown.chain[0])
+		switch shown.key = httpapi.Certificate + name; {
+		case name == "":
+			return shown, "the certificate has no name: use one with a common name, or with an alternative name (URI or DNS)"
+		case !trusted && !p.trusts(shown.chain):
+			return shown, "the certificate is not valid any more: use one of the authority in --tls-client-ca of the dispatcher"
+		}
+		objection = "the certificate " + name + " has no line in the file of --api-tokens: add cert:" + name + " -, or cert:* - for all"
+	case p.authority == nil:
+		return shown, "a token is needed: send Authorization: Bearer and a token this dispatcher knows (a worker: --token-file)"
+	case p.tokens == nil:
+		return shown, "a certificate is needed: give one of the authority in --tls-client-ca of the dispatcher (--cert and --key)"
+	default:
+		return shown, "a token this dispatcher knows is needed (--token-file), or a certificate of its --tls-client-ca (--cert and --key)"
+	}
+	var known bool
+	if shown.holder, known = p.tokens.Holder(shown.key); known {
+		objection = ""
+	}
+	return shown, objection
 }
 
 // nameIn returns the name of a certificate: its first URI, its first DNS name, or its common name.
@@ -223,10 +240,17 @@ func nameIn(cert *x509.Certificate) string {
 // replace replaces the proofs, and closes the connections whose proof is not valid any more. It returns how many these were.
 func (v *visitors) replace(p *proofs) (closed int) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.proofs = p
+	known := map[*visitor]proof{}
 	for c := range v.open { // order-free: the connections are independent
-		if !c.stranger && !p.valid(c) {
+		if !c.stranger {
+			known[c] = c.proof
+		}
+	}
+	v.mu.Unlock()
+	trusted := map[string]bool{}  // by the certificate, which many connections may have
+	for c, shown := range known { // order-free
+		if !p.valid(shown, trusted) {
 			closed++
 			_ = c.TCPConn.Close() // its owner notices the end
 		}
@@ -235,21 +259,31 @@ func (v *visitors) replace(p *proofs) (closed int) {
 	return closed
 }
 
-// valid reports whether the proof of a connection is still valid.
-func (p *proofs) valid(c *visitor) bool {
-	if c.chain == nil {
-		return !p.needed() || p.tokens != nil && p.tokens.Has(c.holder)
-	}
-	rights, listed := p.tokens.Certificate(c.holder.Name)
-	if !listed || rights != c.holder.Rights || p.authority == nil {
+// valid reports whether a proof is still valid. trusted are the certificates that were verified before.
+func (p *proofs) valid(shown proof, trusted map[string]bool) bool {
+	if h, known := p.tokens.Holder(shown.key); p.needed() && (!known || h != shown.holder) {
 		return false
 	}
+	if shown.chain == nil {
+		return true
+	}
+	leaf := string(shown.chain[0].Raw)
+	valid, verified := trusted[leaf]
+	if !verified {
+		valid = p.trusts(shown.chain)
+		trusted[leaf] = valid
+	}
+	return valid
+}
+
+// trusts reports whether the authority has signed a certificate.
+func (p *proofs) trusts(chain []*x509.Certificate) bool {
 	between := x509.NewCertPool()
-	for _, cert := range c.chain[1:] {
+	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := c.chain[0].Verify(x509.VerifyOptions{
+	_, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: p.authority, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return err == nil
+	return p.authority != nil && err == nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -133,6 +134,34 @@ func TestRevokedTokenClosesItsConnectionsAlone(t *testing.T) {
 	requireOpen(t, true, ofStranger, stranger)
 	_, objection := b.identify(ofStranger, "a")
 	require.Contains(t, objection, "the token is unknown")
+}
+
+// Tokens are revoked while peers show them. No connection remains open that became known by a token which is revoked in the end.
+func TestTokenThatIsRevokedDuringItsCheckKeepsNoConnection(t *testing.T) {
+	b := newLobby(t, 1000)
+	var shown []net.Conn
+	for range 64 {
+		_, ours := b.comes("127.0.0.1")
+		shown = append(shown, ours)
+	}
+	var peers sync.WaitGroup
+	for _, ours := range shown {
+		peers.Go(func() {
+			for range 20 {
+				_, _ = b.identify(ours, "a")
+			}
+		})
+	}
+	for range 50 {
+		b.knows("b")
+		b.knows("a", "b")
+	}
+	b.knows("b")
+	peers.Wait()
+	for c := range b.open {
+		_, err := c.Write([]byte("?"))
+		require.Equal(t, c.stranger, err == nil)
+	}
 }
 
 func TestNetworkOfIPv6CountsAsOneAddress(t *testing.T) {

@@ -32,9 +32,9 @@ func serveAll(ctx context.Context, h *Handler, l net.Listener, handler http.Hand
 }
 
 // guardedBy returns a handler for callers with tokens.
-func guardedBy(h *Handler, tokens *Tokens) http.Handler {
+func guardedBy(h *Handler, tokens Tokens) http.Handler {
 	h.Identify = func(_ net.Conn, token string) (v Visitor, objection string) {
-		holder, known := tokens.Holder(token)
+		holder, known := tokens.Holder(KeyOf(token))
 		if !known {
 			return v, "send Authorization: Bearer and a token this dispatcher knows"
 		}
@@ -285,7 +285,9 @@ func TestManyBadTokensAreCountedAndRejected(t *testing.T) {
 	require.Equal(t, 1000, seen.hits(BoundToken))
 	require.Equal(t, http.StatusOK, status("/v1/slots", "Bearer secret"))
 	require.Equal(t, http.StatusOK, status("/livez", ""))
-	for _, bad := range []string{"ben secret", "ben", "ben 2bb8"} {
+	line := "ben 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n"
+	twice := line + "anna" + strings.ToUpper(strings.TrimPrefix(line, "ben"))
+	for _, bad := range []string{"ben secret", "ben", "ben 2bb8", twice, "cert:gpu-1 - worker\ncert:gpu-1 -"} {
 		_, err := ReadTokens(strings.NewReader(bad))
 		require.Error(t, err, bad)
 		require.NotContains(t, err.Error(), "secret")

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-
 	"net/http"
 	"slices"
 	"strings"
@@ -38,30 +36,24 @@ var roles = map[string]Rights{
 	"worker": MayWork, "read": MayRead, "operate": MayRead | MayOperate, "payload": MayRead | MayReveal,
 }
 
-// Holder is who holds a token.
+// Holder is who holds a token or a certificate.
 type Holder struct {
 	Name   string
 	Rights Rights
-	hash   [sha256.Size]byte // of the token
 }
 
-// Tokens are the valid bearer tokens, and the rights of certificates.
-type Tokens struct {
-	holders      []Holder
-	certificates map[string]Rights
-}
+// Tokens are the holders of the valid bearer tokens and certificates, by their keys: [KeyOf], or [Certificate] and the name. nil = there is
+// no file of tokens.
+type Tokens map[string]Holder
 
-// certificatePrefix begins the name of a certificate in the file of tokens.
-const certificatePrefix = "cert:"
-
-// AnyCertificate stands in the file of tokens for all certificates that have no line.
-const AnyCertificate = "*"
+// Certificate begins the name of a certificate in the file of tokens. The name "*" stands for all certificates without a line.
+const Certificate = "cert:"
 
 // ReadTokens reads one token per line: a name, the SHA-256 of the token in hex, and optionally its role, with white space between them. A
 // line for a certificate has cert:NAME, a hyphen and optionally a role. It skips empty lines and lines that begin with #. All tokens and
 // certificates without a line are refused.
-func ReadTokens(r io.Reader) (*Tokens, error) {
-	t := &Tokens{}
+func ReadTokens(r io.Reader) (Tokens, error) {
+	t := Tokens{}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
@@ -76,7 +68,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 }
 
 // add adds a line. Its errors quote nothing of it except the role, because it may contain a token.
-func (t *Tokens) add(fields []string) error {
+func (t Tokens) add(fields []string) error {
 	holder := Holder{Name: fields[0], Rights: AllRights}
 	if len(fields) == 3 {
 		given, known := roles[fields[2]]
@@ -85,52 +77,43 @@ func (t *Tokens) add(fields []string) error {
 		}
 		holder.Rights, fields = given, fields[:2]
 	}
-	if name, is := strings.CutPrefix(holder.Name, certificatePrefix); is && len(fields) == 2 && fields[1] == "-" && name != "" {
-		if t.certificates == nil {
-			t.certificates = map[string]Rights{}
+	key := holder.Name
+	if name, is := strings.CutPrefix(key, Certificate); !is || len(fields) != 2 || fields[1] != "-" || name == "" {
+		var hash []byte
+		if len(fields) == 2 {
+			hash, _ = hex.DecodeString(fields[1]) // an error leaves it too short
 		}
-		t.certificates[name] = holder.Rights
-		return nil
+		if len(hash) != sha256.Size {
+			return errors.New("is not a name and the SHA-256 of a token in hex: make one with `printf %s \"$TOKEN\" | sha256sum`")
+		}
+		key = strings.ToLower(fields[1])
 	}
-	var hash []byte
-	if len(fields) == 2 {
-		hash, _ = hex.DecodeString(fields[1]) // an error leaves it too short
+	if _, twice := t[key]; twice {
+		return errors.New("has the token or certificate of an earlier line: delete one of the two lines")
 	}
-	if len(hash) != sha256.Size {
-		return errors.New("is not a name and the SHA-256 of a token in hex: make one with `printf %s \"$TOKEN\" | sha256sum`")
-	}
-	holder.hash = [sha256.Size]byte(hash)
-	t.holders = append(t.holders, holder)
+	t[key] = holder
 	return nil
 }
 
-// Len returns the number of tokens and certificates.
-func (t *Tokens) Len() int { return len(t.holders) + len(t.certificates) }
-
-// Holder returns who holds a token. The time that it takes says nothing about a token.
-func (t *Tokens) Holder(token string) (found Holder, ok bool) {
+// KeyOf returns the key of a token. The time of a search for it says nothing about the token, because it is a hash.
+func KeyOf(token string) string {
 	hash := sha256.Sum256([]byte(token))
-	for _, h := range t.holders {
-		if subtle.ConstantTimeCompare(hash[:], h.hash[:]) == 1 {
-			found, ok = h, true
-		}
-	}
-	return found, ok
+	return hex.EncodeToString(hash[:])
 }
 
-// Has reports whether a token is still valid, with the same name and rights.
-func (t *Tokens) Has(h Holder) bool { return slices.Contains(t.holders, h) }
-
-// Certificate returns the rights of the certificate with a name: those of its line, or else of the line for [AnyCertificate]. Without a
-// file of tokens each certificate has all rights.
-func (t *Tokens) Certificate(name string) (r Rights, listed bool) {
-	if t == nil {
-		return AllRights, true
+// Holder returns who holds a token or a certificate, by its key. Without a file of tokens each certificate has all rights.
+func (t Tokens) Holder(key string) (h Holder, known bool) {
+	h, known = t[key]
+	if name, is := strings.CutPrefix(key, Certificate); is {
+		if !known {
+			h, known = t[Certificate+"*"]
+		}
+		if t == nil {
+			h.Rights, known = AllRights, true
+		}
+		h.Name = name
 	}
-	if r, listed = t.certificates[name]; !listed {
-		r, listed = t.certificates[AnyCertificate]
-	}
-	return r, listed
+	return h, known
 }
 
 // Visitor is a peer over TCP, with its rights.
@@ -140,7 +123,7 @@ type Visitor struct {
 	Rights Rights
 }
 
-// rightsKey is the key of the Visitor in the context of a request over TCP that needs a token or a certificate.
+// visitorKey is the key of the Visitor in the context of a request over TCP that needs a token or a certificate.
 type visitorKey struct{}
 
 // peerOf returns who makes a call.

@@ -100,13 +100,14 @@ func TestCertificateWithoutALineIsRefused(t *testing.T) {
 	} {
 		tokens, err := ReadTokens(strings.NewReader(text))
 		require.NoError(t, err)
-		rights, listed := tokens.Certificate("gpu-1")
-		require.Equal(t, want, rights, text)
+		holder, listed := tokens.Holder("cert:gpu-1")
+		require.Equal(t, want, holder.Rights, text)
 		require.Equal(t, want != 0, listed, text)
+		require.Equal(t, "gpu-1", holder.Name)
 	}
-	rights, listed := (*Tokens)(nil).Certificate("gpu-1")
+	holder, listed := Tokens(nil).Holder("cert:gpu-1")
 	require.True(t, listed, "there is no file")
-	require.Equal(t, AllRights, rights)
+	require.Equal(t, Holder{"gpu-1", AllRights}, holder)
 }
 
 // dataOfJobs are members of answers whose texts are data of jobs, or may quote them.
