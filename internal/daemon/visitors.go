@@ -215,9 +215,11 @@ func (p *proofs) check(conn net.Conn, token string, trusted bool) (shown proof, 
 	case p.authority == nil:
 		return shown, "a token is needed: send Authorization: Bearer and a token this dispatcher knows (a worker: --token-file)"
 	case p.tokens == nil:
-		return shown, "a certificate is needed: give one of the authority in --tls-client-ca of the dispatcher (--cert and --key)"
+		return shown, "a certificate is needed: give one of the authority in --tls-client-ca of the dispatcher (--cert and --key; " +
+			"of a caller: --api-cert and --api-key)"
 	default:
-		return shown, "a token this dispatcher knows is needed (--token-file), or a certificate of its --tls-client-ca (--cert and --key)"
+		return shown, "a token this dispatcher knows is needed (--token-file), or a certificate of its --tls-client-ca (--cert and --key); " +
+			"a caller gives --api-token-file, or --api-cert and --api-key"
 	}
 	var known bool
 	if shown.holder, known = p.tokens.Holder(shown.key); known {
