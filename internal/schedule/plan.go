@@ -110,9 +110,6 @@ func New(start Start, most int) *Plan {
 	}
 }
 
-// Len returns the number of schedules.
-func (p *Plan) Len() int { return len(p.entries) }
-
 // Counts returns the numbers of schedules by state. Those in excess do not run because of the bound.
 func (p *Plan) Counts() map[string]int {
 	return map[string]int{"active": p.counts[active], "paused": p.counts[paused], "invalid": p.counts[invalid], "excess": len(p.excess)}

@@ -202,8 +202,8 @@ func TestPlanAgreesWithTheReference(t *testing.T) {
 				}
 				p.Made(now, &ticks[i], outcomes[id])
 			}
-			require.Equal(t, len(r.rows), p.Len())
-			require.Equal(t, p.Len(), p.Counts()["active"]+p.Counts()["paused"]+p.Counts()["invalid"])
+			require.Equal(t, len(r.rows), len(p.entries))
+			require.Equal(t, len(p.entries), p.Counts()["active"]+p.Counts()["paused"]+p.Counts()["invalid"])
 		}
 	}
 }
@@ -432,7 +432,7 @@ func TestAScheduleTakesAtMost200Bytes(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	require.LessOrEqual(t, (after.HeapAlloc-before.HeapAlloc)/n, uint64(200))
-	require.Equal(t, n, p.Len())
+	require.Equal(t, n, len(p.entries))
 }
 
 func TestPlanListsItsSchedules(t *testing.T) {
@@ -476,7 +476,7 @@ func TestPlanRefusesSchedulesBeyondItsBound(t *testing.T) {
 		"2 schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one "+
 			"runs within a minute",
 	)
-	require.Equal(t, []int{2, 1}, []int{p.Len(), p.Excess()})
+	require.Equal(t, []int{2, 1}, []int{len(p.entries), p.Excess()})
 	p.Remove(1)
 	p.Compare()
 	require.NoError(t, set(3))

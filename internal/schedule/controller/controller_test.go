@@ -423,7 +423,7 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 		}
 		b.runner.Wake(contract.EditsMade)
 		b.pass(editPause)
-		require.Equal(t, 5, b.plan.Len())
+		require.Equal(t, 5, b.plan.Counts()["active"])
 		require.Len(t, b.records, 1)
 		before := b.statements
 		b.pass(30 * time.Second)
@@ -431,7 +431,7 @@ func TestALockedRecordDelaysNoOtherEdit(t *testing.T) {
 		b.locked = 0
 		b.beat(1, true)
 		b.pass(editPause)
-		require.Equal(t, 6, b.plan.Len())
+		require.Equal(t, 6, b.plan.Counts()["active"])
 		require.Empty(t, b.records)
 	})
 }
