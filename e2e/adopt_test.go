@@ -102,3 +102,12 @@ func TestRepeatedlyKilledDispatcherLosesNothing(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("%d jobs, each started at most %d times", jobs, took[len(took)-1])
 }
+
+// A daemon that serves remote workers is killed. Its successor does not listen for them, but gives them the time that was promised.
+func TestSuccessorKeepsThePromiseToRemoteWorkers(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.config("d")
+	w.serve(cfg, "--worker-listen", "127.0.0.1:0", "--remote-resume", "5m").kill()
+	w.serve(cfg)
+	require.Equal(t, 300, w.number(`SELECT extract(epoch FROM lease)::int FROM dispatcherd.dispatchers WHERE incarnation IS NULL`))
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // incarnation is a random number that one process generates when it starts.
@@ -37,6 +38,8 @@ type incarnation = [16]byte
 type lockRecord struct {
 	Lock        string `json:"lock"` // name of the file, see lockName
 	Incarnation []byte `json:"incarnation"`
+	// Hold is how long remote workers may continue jobs of the process after its death. The settings of its successor may differ.
+	Hold time.Duration `json:"hold,omitempty"`
 }
 
 // maxRecord bounds what is read of a file.
@@ -71,25 +74,18 @@ func nameOn(boot string, file *os.File) (string, error) {
 	return fmt.Sprintf("%s %d %d", boot, s.Dev, s.Ino), nil
 }
 
-// predecessorOf returns the incarnation of the process that held the lock before. name is the
-// name of the lock file. Predecessor returns false if the file does not prove that there was
+// predecessorOf returns the record of the process that held the lock before. name is the
+// name of the lock file. predecessorOf returns false if the file does not prove that there was
 // such a process. The caller holds the lock.
-func predecessorOf(file *os.File, name string) (incarnation, bool) {
-	if name == "" {
-		return incarnation{}, false
-	}
-	var r lockRecord
+func predecessorOf(file *os.File, name string) (r lockRecord, known bool) {
 	err := json.NewDecoder(io.NewSectionReader(file, 0, maxRecord)).Decode(&r)
-	if err != nil || r.Lock != name || len(r.Incarnation) != len(incarnation{}) {
-		return incarnation{}, false
-	}
-	return incarnation(r.Incarnation), true
+	return r, err == nil && name != "" && r.Lock == name && len(r.Incarnation) == len(incarnation{})
 }
 
-// recordHolder writes this process into the lock file with that name. The caller holds the
-// lock. Predecessor ignores an incomplete record.
-func recordHolder(file *os.File, name string, me incarnation) error {
-	text, err := json.Marshal(lockRecord{Lock: name, Incarnation: me[:]})
+// recordHolder writes this process into the lock file that it names. The caller holds the
+// lock. predecessorOf ignores an incomplete record.
+func recordHolder(file *os.File, me lockRecord) error {
+	text, err := json.Marshal(me)
 	if err != nil {
 		return err
 	}

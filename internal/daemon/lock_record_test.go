@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -31,11 +32,12 @@ func nameOf(t *testing.T, boot string, f *os.File) string {
 }
 
 // recorded is a lock file with the record of a process on a host.
-func recorded(t *testing.T, boot string) (path string, me incarnation) {
+func recorded(t *testing.T, boot string) (path string, me lockRecord) {
 	t.Helper()
-	path, me = filepath.Join(t.TempDir(), "w.sock.lock"), incarnation{1, 2, 15: 3}
+	path = filepath.Join(t.TempDir(), "w.sock.lock")
 	f := open(t, path)
-	require.NoError(t, recordHolder(f, nameOf(t, boot, f), me))
+	me = lockRecord{nameOf(t, boot, f), []byte{1, 2, 15: 3}, 40 * time.Second}
+	require.NoError(t, recordHolder(f, me))
 	require.NoError(t, f.Close())
 	return path, me
 }
@@ -91,7 +93,7 @@ func TestHostWithoutBootIDProvesNothing(t *testing.T) {
 	name, err := nameOn("", f)
 	require.NoError(t, err)
 	require.Empty(t, name)
-	require.NoError(t, recordHolder(f, name, incarnation{1}))
+	require.NoError(t, recordHolder(f, lockRecord{Lock: name, Incarnation: make([]byte, 16)}))
 	_, known := predecessorOf(f, name)
 	require.False(t, known)
 }
@@ -122,10 +124,10 @@ func TestRecordReplacesALongerOne(t *testing.T) {
 	name := nameOf(t, thisBoot, f)
 	_, err := f.WriteAt(make([]byte, 2000), 100)
 	require.NoError(t, err)
-	require.NoError(t, recordHolder(f, name, incarnation{7}))
+	require.NoError(t, recordHolder(f, lockRecord{Lock: name, Incarnation: []byte{7, 15: 0}}))
 	got, known := predecessorOf(f, name)
 	require.True(t, known)
-	require.Equal(t, incarnation{7}, got)
+	require.Equal(t, []byte{7, 15: 0}, got.Incarnation)
 }
 
 func TestLinuxHostHasAName(t *testing.T) {

@@ -68,14 +68,14 @@ const takeoverHold = 10 * time.Second
 // matters: if the process dies in between, the record of the predecessor remains.
 //
 // The jobs of the predecessor wait for their workers for takeoverHold, or for a shorter
-// lease.
+// lease, and at least as long as its remote workers may continue them.
 func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	if d.lock.name == "" {
 		return nil
 	}
 	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
-		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: before, Lock: d.lock.name},
-			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), d.cfg.remoteHold()))
+		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: incarnation(before.Incarnation), Lock: before.Lock},
+			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), d.cfg.remoteHold(), before.Hold))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
 		}
@@ -83,7 +83,7 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 			d.log.Warn("the previous dispatcher on this socket was killed: its jobs are taken over", zap.String("workers", d.cfg.WorkerSocket))
 		}
 	}
-	if err := recordHolder(d.lock.file, d.lock.name, d.lock.me); err != nil {
+	if err := recordHolder(d.lock.file, lockRecord{d.lock.name, d.lock.me[:], d.cfg.remoteHold()}); err != nil {
 		return fmt.Errorf("recording this process in the lock file %s: %w", d.lock.file.Name(), err)
 	}
 	return nil
