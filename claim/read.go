@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -13,8 +14,9 @@ import (
 )
 
 // jobColumns are the columns of [contract.Job], by name, except the large ones.
-const jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt,
-	coalesce(max_attempts, (SELECT t.max_attempts FROM dispatcherd.types t WHERE t.type = jobs.type), 5) AS max_attempts, backoff,
+var jobColumns = `id, type, status::text, priority, run_at, first_run_at, created_at, started_at, finished_at, attempt,
+	coalesce(max_attempts, (SELECT t.max_attempts FROM dispatcherd.types t WHERE t.type = jobs.type),
+		` + strconv.Itoa(contract.DefaultMaxAttempts) + `) AS max_attempts, backoff,
 	failures, crashes, timeout_ms, expected_ms, traceparent, keys, CASE WHEN fence > 0 THEN fence END AS fence, admitted_to, parent,
 	nullif(split_part(unique_key, ' / ', -2), '') AS owner, split_part(unique_key, ' / ', -1) AS unique_key,
 	dispatcher, placement, errors::text,

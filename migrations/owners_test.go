@@ -174,7 +174,7 @@ func TestUniqueKeysOfOwnersNeverMeet(t *testing.T) {
 // settings are calls with which a producer sets the columns of a job, by column.
 var settings = map[string]string{
 	"payload": `"payload": {"n": 1}`, "priority": `"priority": 10`, "run_at": `"run_at": "2100-01-01T00:00:00Z"`,
-	"max_attempts": `"max_attempts": 100`, "timeout_ms": `"timeout_ms": 1`, "expected_ms": `"expected_ms": 1`, "keys": `"keys": "k"`,
+	"max_attempts": `"max_attempts": 5`, "timeout_ms": `"timeout_ms": 1`, "expected_ms": `"expected_ms": 1`, "keys": `"keys": "k"`,
 	"backoff": `"backoff": "fixed:1s"`, "traceparent": `"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
 }
 
@@ -200,7 +200,7 @@ func TestFunctionsNeedTheRightsOnTheColumnsThatTheySet(t *testing.T) {
 			require.Equal(t, "42501 permission denied: owners_columns needs INSERT ("+column+") on dispatcherd.jobs", code(t, a, sql), sql)
 		}
 		// As clients write a job with defaults.
-		for _, sql := range calls(`, "payload": {}, "priority": 0, "max_attempts": 5, "keys": null, "run_at": null, "timeout_ms": null`) {
+		for _, sql := range calls(`, "payload": {}, "priority": 0, "max_attempts": null, "keys": null, "run_at": null, "timeout_ms": null`) {
 			exec(t, a, sql)
 		}
 		exec(t, conn, `GRANT INSERT (`+column+`) ON dispatcherd.jobs TO dispatcherd_producer`)

@@ -127,7 +127,7 @@ DECLARE
     denied  text := (SELECT string_agg(c, ', ') FROM unnest('{type, payload, priority, run_at, max_attempts, timeout_ms, expected_ms, keys,
         parent, unique_key, traceparent, backoff}'::text[]) c WHERE NOT has_column_privilege(caller, 'dispatcherd.jobs', c, 'INSERT')
         AND EXISTS (SELECT FROM jsonb_array_elements(jobs) j WHERE j ? c AND (c = 'payload' OR j -> c <> 'null')
-            AND NOT '{"payload": {}, "priority": 0, "max_attempts": 5}' @> jsonb_build_object(c, j -> c)));
+            AND NOT '{"payload": {}, "priority": 0}' @> jsonb_build_object(c, j -> c)));
 BEGIN
     IF denied IS NOT NULL THEN
         RAISE insufficient_privilege USING MESSAGE = format('permission denied: %s needs INSERT (%s) on dispatcherd.jobs', caller, denied);
@@ -256,7 +256,8 @@ COMMENT ON COLUMN dispatcherd.jobs.traceparent IS
     'The W3C trace context of the producer, which workers get. No decision depends on it. NULL = none.';
 
 -- What "dispatcherd job list" shows. No program reads the view: it is for operators with psql while no dispatcher runs. The role
--- dispatcherd_reader may not read it, because an error may contain parts of a payload.
+-- dispatcherd_reader may not read it, because an error may contain parts of a payload. A job whose max_attempts is NULL has the number of
+-- its type, or 5.
 CREATE VIEW dispatcherd.job_list AS
     SELECT id, type, status, priority, run_at, finished_at, attempt, failures, max_attempts, errors -> -1 ->> 'error' AS last_error, keys,
         fence
