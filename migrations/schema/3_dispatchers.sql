@@ -160,8 +160,9 @@ COMMENT ON TABLE dispatcherd.durations IS
     'both. The rows may be deleted: then the durations are learned again.';
 
 -- What the dispatcher that runs a durable request tells those at which its callers wait: the start of an attempt, progress, and parts of
--- the output. Each INSERT also deletes rows that are a minute old. Rows may be lost in a crash of the server, which also ends the
--- connections of the callers, so the table is unlogged.
+-- the output. Each INSERT also deletes rows that are a minute old. The table is unlogged: after a crash of the server it is empty, and the
+-- ids begin again. The callers over HTTP stay. They miss the events of that time, and callers who had events before miss all further ones
+-- whose ids are not larger. Their answers do not depend on the table: dispatchers read the rows of their callers from time to time.
 CREATE UNLOGGED TABLE dispatcherd.reports (
     id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     job     bigint      NOT NULL,
