@@ -202,7 +202,7 @@ func TestPlanAgreesWithTheReference(t *testing.T) {
 				}
 				p.Made(now, &ticks[i], outcomes[id])
 			}
-			require.Equal(t, len(r.rows), len(p.entries))
+			require.Len(t, p.entries, len(r.rows))
 			require.Equal(t, len(p.entries), p.Counts()["active"]+p.Counts()["paused"]+p.Counts()["invalid"])
 		}
 	}
@@ -432,7 +432,7 @@ func TestAScheduleTakesAtMost200Bytes(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	require.LessOrEqual(t, (after.HeapAlloc-before.HeapAlloc)/n, uint64(200))
-	require.Equal(t, n, len(p.entries))
+	require.Len(t, p.entries, n)
 }
 
 func TestPlanListsItsSchedules(t *testing.T) {
