@@ -32,7 +32,8 @@ type Options struct {
 	// Connections bounds the connections kept open between calls; 0 = 64.
 	Connections int
 	// Warned is called with each warning in the answer to an insertion: why a job that was inserted cannot run now, or never can, for
-	// example because no slot of any dispatcher supports its type. nil = they are ignored.
+	// example because no slot of any dispatcher supports its type. Client.DrainDispatcher warns if no other dispatcher accepts workers.
+	// nil = they are ignored.
 	Warned func(warning string)
 }
 

@@ -95,11 +95,13 @@ func TestDrainedDispatcherSendsItsWorkersToTheOther(t *testing.T) {
 	drain := b.onAPI("", "dispatcher", "drain", "a") // the second worker knows only a
 	require.Contains(t, drain.err, "Without another dispatcher, these stay: 1 worker.")
 	require.Equal(t, "dispatcher a drained\n", drain.out)
+	require.NotContains(t, drain.err, "warning")
 
 	close(release)
 	job := w.await(id, dispatcherd.Done)
 	require.EqualValues(t, 1, job.Attempt)
 	require.Zero(t, w.number(`SELECT crashes::int FROM dispatcherd.jobs WHERE id = $1`, int64(id)))
+	require.Contains(t, b.onAPI("", "dispatcher", "drain", "b").err, "warning: no other dispatcher accepts workers")
 }
 
 // A dispatcher that is told to stop sends its workers away at once, so its jobs do not wait for the grace period.

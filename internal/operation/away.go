@@ -32,11 +32,27 @@ type DispatcherName struct {
 	Dispatcher string `param:"dispatcher" json:"dispatcher"` // Name or id of the dispatcher.
 }
 
+// SentAway answers the drain of a dispatcher.
+type SentAway struct {
+	contract.Confirmation
+	rest.Warned
+}
+
 func (a API) awayCalls() []rest.Route {
 	const dispatcher = "/v1/dispatchers/{dispatcher}"
-	call := func(on bool) func(*rest.Request, *DispatcherName) (contract.Confirmation, error) {
-		return func(r *rest.Request, n *DispatcherName) (contract.Confirmation, error) {
-			return a.change(r, r.PermitAll(), func(c Controls) (int64, error) { return c.SendAway(r.Context(), n.Dispatcher, on) })
+	call := func(on bool) func(*rest.Request, *DispatcherName) (SentAway, error) {
+		return func(r *rest.Request, n *DispatcherName) (s SentAway, err error) {
+			s.Confirmation, err = a.change(r, r.PermitAll(), func(c Controls) (int64, error) { return c.SendAway(r.Context(), n.Dispatcher, on) })
+			if err != nil || !on {
+				return s, err
+			}
+			others, err := claim.Column[int32](r.Context(), a.DB,
+				`SELECT id FROM dispatcherd.dispatchers d WHERE `+claim.Alive+` AND away_by IS NULL LIMIT 1`)
+			if err == nil && len(others) == 0 {
+				s.Warnings = []string{"no other dispatcher accepts workers, so those that this one sends away are refused everywhere: " +
+					"start another one, or 'dispatcherd dispatcher resume' one"}
+			}
+			return s, err
 		}
 	}
 	return []rest.Route{

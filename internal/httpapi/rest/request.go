@@ -57,9 +57,9 @@ func NewRequest(w http.ResponseWriter, r *http.Request, c Caller) *Request {
 	return &Request{Request: r, Caller: c, w: w, status: http.StatusOK, release: func() {}}
 }
 
-// Warned is a part of the answers to insertions.
+// Warned is a part of the answers to insertions, and to the drain of a dispatcher.
 type Warned struct {
-	Warnings []string `json:"warnings,omitempty"` // why jobs that were inserted cannot run now, or never can
+	Warnings []string `json:"warnings,omitempty"` // why jobs that were inserted cannot run now, or never can, or what else to look at
 }
 
 // SetStatus sets the status of the answer of [On]; without it, the status is 200.
