@@ -32,8 +32,8 @@ type Controls struct {
 
 // Columns of contract.Pause and contract.Drain. A control is named by one column or two.
 const (
-	pauseColumns = `type, paused, paused_by, paused_at, paused_until, coalesce(pause_reason, '')`
-	retryColumns = `coalesce(max_attempts, 0)::int, coalesce(backoff, ''), type`
+	pauseColumns = `type, coalesce(paused, ''), coalesce(paused_by, ''), coalesce(paused_at, now()), paused_until, coalesce(pause_reason, '')`
+	retryColumns = `coalesce(max_attempts, 0)::int, coalesce(backoff, '')`
 	drainColumns = `worker, process, types, drained_by, drained_at, coalesce(reason, '')`
 	// paused is true for a row of types that is paused now.
 	paused = `paused IS NOT NULL AND (paused_until IS NULL OR paused_until > clock_timestamp())`
@@ -45,9 +45,6 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 	defer cancel()
 	err = c.DB.QueryRow(ctx, `SELECT coalesce(max(controls), 0), clock_timestamp() FROM dispatcherd.controller`).Scan(&all.Version, &all.Clock)
 	if err == nil {
-		all.Pauses, err = list[contract.Pause](ctx, c.DB, `SELECT `+pauseColumns+` FROM dispatcherd.types WHERE `+paused+` ORDER BY type`)
-	}
-	if err == nil {
 		all.Drains, err = list[contract.Drain](ctx, c.DB, `SELECT `+drainColumns+` FROM dispatcherd.drains ORDER BY worker, process`)
 	}
 	if err == nil {
@@ -57,11 +54,21 @@ func (c Controls) Read(ctx context.Context) (all contract.Controls, err error) {
 	if err != nil {
 		return all, err
 	}
-	states, err := list[contract.RetryState](ctx, c.DB, `SELECT `+retryColumns+` FROM dispatcherd.types
-		WHERE max_attempts IS NOT NULL OR backoff IS NOT NULL`)
-	all.Retries = make(map[string]contract.RetryPolicy, len(states))
-	for _, s := range states {
-		all.Retries[s.Type] = s.RetryPolicy
+	types, err := list[struct {
+		contract.Pause
+		contract.RetryPolicy
+
+		Paused bool
+	}](ctx, c.DB, `SELECT `+pauseColumns+`, `+retryColumns+`, `+paused+` FROM dispatcherd.types ORDER BY type`)
+	all.Retries = map[string]contract.RetryPolicy{}
+	for i := range types {
+		t := &types[i]
+		if t.Paused {
+			all.Pauses = append(all.Pauses, t.Pause)
+		}
+		if t.RetryPolicy != (contract.RetryPolicy{}) {
+			all.Retries[t.Type] = t.RetryPolicy
+		}
 	}
 	return all, err
 }
@@ -140,7 +147,7 @@ func (c Controls) SetRetries(ctx context.Context, typ string, p contract.RetryPo
 		INSERT INTO dispatcherd.types (type, max_attempts, backoff) SELECT $1::text, nullif($2::int, 0), nullif($3::text, '')
 		WHERE EXISTS (SELECT FROM dispatcherd.types WHERE type = $1::text) OR (SELECT count(*) FROM dispatcherd.types) < $4::bigint
 		ON CONFLICT (type) DO UPDATE SET (max_attempts, backoff) = ROW (excluded.max_attempts, excluded.backoff)
-		RETURNING `+retryColumns, typ, p.MaxAttempts, p.Backoff, contract.MaxControls)
+		RETURNING `+retryColumns+`, type`, typ, p.MaxAttempts, p.Backoff, contract.MaxControls)
 }
 
 // Resume ends the pause of a type.
