@@ -134,21 +134,6 @@ func (j Jobs) Locked(ctx context.Context, id dispatcherd.JobID) (*Lock, error) {
 	return lock, err
 }
 
-// Counts returns how many jobs there are by status. It reads the whole table.
-func (j Jobs) Counts(ctx context.Context) (map[dispatcherd.Status]int64, error) {
-	rows := j.query(ctx, `SELECT status::text, count(*) FROM dispatcherd.jobs GROUP BY 1`)
-	counts := map[dispatcherd.Status]int64{}
-	var (
-		status string
-		n      int64
-	)
-	_, err := pgx.ForEachRow(rows, []any{&status, &n}, func() error {
-		counts[dispatcherd.Status(status)] = n
-		return nil
-	})
-	return counts, err
-}
-
 // State is what a caller that waits for the end of a job reads.
 type State struct {
 	ID      dispatcherd.JobID

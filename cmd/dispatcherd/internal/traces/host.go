@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
@@ -181,8 +180,9 @@ func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
 
 // Tally implements replayHost. The database contains only jobs of the replay.
 func (h *daemonHost) Tally(ctx context.Context) (done, failed int, err error) {
-	counts, err := claim.Jobs{DB: h.pool}.Counts(ctx)
-	return int(counts[dispatcherd.Done]), int(counts[dispatcherd.Failed] + counts[dispatcherd.Cancelled]), err
+	err = h.pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE status = 'done'), count(*) FILTER (WHERE status IN ('failed', 'cancelled'))
+		FROM dispatcherd.jobs`).Scan(&done, &failed)
+	return done, failed, err
 }
 
 // Findings implements replayHost.
