@@ -227,7 +227,8 @@ func Forgetting(db claim.DB) background.Service {
 		looked, err := db.Exec(ctx, `UPDATE dispatcherd.drains w SET gone = CASE WHEN `+connected+` THEN 0 ELSE w.gone + 1 END
 			WHERE w.gone > 0 OR NOT `+connected)
 		if err == nil && looked.RowsAffected() > 0 {
-			_, _, err = change[named](ctx, Controls{DB: db}, ErrNoControl, `DELETE FROM dispatcherd.drains WHERE gone > $1::int RETURNING worker`, goneLooks)
+			_, _, err = change[named](ctx, Controls{DB: db}, ErrNoControl,
+				`DELETE FROM dispatcherd.drains WHERE gone > $1::int RETURNING worker`, goneLooks)
 		}
 		if errors.Is(err, ErrNoControl) { // each of them may come back
 			err = nil
