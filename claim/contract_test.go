@@ -36,7 +36,7 @@ type store interface {
 	LoadPayloads(context.Context, contract.LoadRequest) contract.LoadResult
 	Finish(context.Context, contract.FinishRequest) contract.FinishResult
 	Adopt(context.Context, contract.AdoptRequest) contract.AdoptResult
-	DeclareLost(context.Context, claim.Identity, time.Duration) (bool, error)
+	DeclareLost(context.Context, claim.Identity, time.Duration, time.Duration) (bool, error)
 	HandOver(context.Context, time.Duration) error
 	Progress(context.Context, []claim.Progress) error
 	Close()

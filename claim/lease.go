@@ -328,7 +328,7 @@ type Identity struct {
 // later name an old epoch and take nothing. The statement removes the incarnation, so
 // the heartbeats of these dispatchers fail. No dispatcher releases their running rows
 // during $3, so that the workers can offer to resume the jobs. The time of each earlier
-// predecessor under the lock is halved, down to two seconds: only a living dispatcher observes
+// predecessor under the lock is halved, down to $4: only a living dispatcher observes
 // its end, so each predecessor of a process that dies again and again would keep its jobs.
 const declareLostSQL = `
 WITH predecessor AS MATERIALIZED (
@@ -336,7 +336,7 @@ WITH predecessor AS MATERIALIZED (
 	WHERE incarnation = $1::uuid AND host_lock = $2::text AND lost_at IS NULL AND NOT leaving
 	ORDER BY id FOR UPDATE
 ), earlier AS (
-	UPDATE dispatcherd.dispatchers SET lease = least(lease, greatest(lease / 2, interval '2 s'))
+	UPDATE dispatcherd.dispatchers SET lease = least(lease, greatest(lease / 2, $4::interval))
 	WHERE incarnation IS NULL AND host_lock = $2 AND lost_at IS NULL AND NOT leaving AND EXISTS (SELECT FROM predecessor)
 )
 UPDATE dispatcherd.dispatchers d
@@ -354,7 +354,7 @@ var errNoIdentity = errors.New("declare the predecessor lost: incarnation or loc
 // During hold its running jobs can be adopted. Afterwards the next heartbeat of any
 // dispatcher releases the remaining jobs and counts a crash for each. With hold 0 the
 // next heartbeat releases all of them. The hold of each earlier predecessor is halved, down
-// to two seconds.
+// to least, during which its workers may still run their jobs.
 //
 // The caller must hold the lock that predecessor.Lock names, and must have read
 // predecessor.Incarnation from the file of the lock. Then no living process has this
@@ -363,11 +363,11 @@ var errNoIdentity = errors.New("declare the predecessor lost: incarnation or loc
 // handed over.
 //
 // DeclareLost may be called before [Store.Join]. After an error it may be called again.
-func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold time.Duration) (found bool, err error) {
+func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold, least time.Duration) (found bool, err error) {
 	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
 		return false, errNoIdentity
 	}
-	n, err := s.lease.of(OpHeartbeat).Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold)
+	n, err := s.lease.of(OpHeartbeat).Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold, least)
 	if err != nil {
 		return false, fmt.Errorf("declare the predecessor lost: %w", err)
 	}

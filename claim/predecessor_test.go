@@ -23,7 +23,7 @@ func TestDeclaredLostDispatcherLosesItsJobsWithTheNextHeartbeat(t *testing.T) {
 		id, other := w.insert(t, claimfake.Row{Type: "pdf"}, 0), w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, predecessor, id)
 
-		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0, 0)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, contract.Refused, predecessor.Claim(t.Context(), claimOf(other)).Verdict)
@@ -39,7 +39,7 @@ func TestDeclaredLostDispatcherLosesItsJobsWithTheNextHeartbeat(t *testing.T) {
 		require.Equal(t, dispatcherd.Pending, job.Status)
 		require.EqualValues(t, 1, job.Crashes)
 		require.Equal(t, []dispatcherd.JobID{id}, finish(t, predecessor, contract.Finish{ID: id, Attempt: 1}), "a late report is stale")
-		found, err = successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		found, err = successor.DeclareLost(t.Context(), predecessorIdentity, 0, 0)
 		require.NoError(t, err)
 		require.False(t, found, "the second call finds no such dispatcher")
 	})
@@ -59,7 +59,7 @@ func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T)
 		req.Sessions = []contract.Fingerprint{session, session}
 		require.Len(t, predecessor.Claim(t.Context(), req).Won, 2)
 
-		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, time.Minute)
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, time.Minute, 0)
 		require.NoError(t, err)
 		require.True(t, found)
 		res, err := successor.Heartbeat(t.Context(), contract.HeartbeatRequest{})
@@ -89,7 +89,7 @@ func TestJobsOfADeclaredLostDispatcherCanBeAdoptedUntilTheHoldEnds(t *testing.T)
 }
 
 // A dispatcher is killed again and again, before its lease ends. Each process holds the jobs of its predecessor, and those of earlier ones
-// for half as long as before, so that some process lives long enough to release them.
+// for half as long as before, but not less than two seconds, so that some process lives long enough to release them.
 func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
 	t.Parallel()
 	contractSuite(t, func(t *testing.T, w world) {
@@ -99,13 +99,17 @@ func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
 		other := joined(t, w)
 		var ids []int32
 		var got [][]time.Duration
-		for n := range byte(7) {
+		for n := range byte(8) {
+			least := 2 * time.Second
+			if n == 7 {
+				least = 10 * time.Second
+			}
 			s := w.open(t, identity(n+1))
 			if n > 0 {
-				found, err := s.DeclareLost(t.Context(), identity(n), 10*time.Second)
+				found, err := s.DeclareLost(t.Context(), identity(n), 10*time.Second, least)
 				require.NoError(t, err)
 				require.True(t, found)
-				found, err = s.DeclareLost(t.Context(), identity(n), 10*time.Second)
+				found, err = s.DeclareLost(t.Context(), identity(n), 10*time.Second, least)
 				require.NoError(t, err)
 				require.False(t, found, "the answer of the first call was lost")
 			}
@@ -127,6 +131,7 @@ func TestHoldsOfEarlierPredecessorsAreHalved(t *testing.T) {
 		const s = time.Second
 		require.Equal(t, []time.Duration{2 * s, 2 * s, 5 * s / 2, 5 * s, 10 * s}, got[5], "of the oldest first")
 		require.Equal(t, []time.Duration{2 * s, 2 * s, 2 * s, 5 * s / 2, 5 * s, 10 * s}, got[6])
+		require.Equal(t, []time.Duration{2 * s, 2 * s, 2 * s, 5 * s / 2, 5 * s, 10 * s, 10 * s}, got[7], "which remote workers may still run")
 	})
 }
 
@@ -142,7 +147,7 @@ func TestLivingDispatcherIsNotDeclaredLost(t *testing.T) {
 			"the lock is of another host":           {Incarnation: predecessorIdentity.Incarnation, Lock: "boot-2 8:1 4711"},
 			"the lock has had another holder since": {Incarnation: claim.Incarnation{15: 2}, Lock: predecessorIdentity.Lock},
 		} {
-			found, err := successor.DeclareLost(t.Context(), read, 0)
+			found, err := successor.DeclareLost(t.Context(), read, 0, 0)
 			require.NoError(t, err, name)
 			require.False(t, found, name)
 		}
@@ -162,7 +167,7 @@ func TestDispatcherThatHandedOverIsNotDeclaredLost(t *testing.T) {
 		id := w.insert(t, claimfake.Row{Type: "pdf"}, 0)
 		take(t, predecessor, id)
 		require.NoError(t, predecessor.HandOver(t.Context(), time.Minute))
-		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0)
+		found, err := successor.DeclareLost(t.Context(), predecessorIdentity, 0, 0)
 		require.NoError(t, err)
 		require.False(t, found)
 		_, err = successor.Heartbeat(t.Context(), contract.HeartbeatRequest{})
@@ -176,7 +181,7 @@ func TestDispatcherWithoutALockIsNeverDeclaredLost(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		for _, incomplete := range []claim.Identity{{}, {Lock: "boot-1 8:1 4711"}, {Incarnation: claim.Incarnation{15: 1}}} {
-			_, err := s.DeclareLost(t.Context(), incomplete, 0)
+			_, err := s.DeclareLost(t.Context(), incomplete, 0, 0)
 			require.Error(t, err)
 		}
 		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})

@@ -332,7 +332,7 @@ func (t *Table) HandOver(now int64, dispatcher int32, hold time.Duration) {
 }
 
 // DeclareLost does the same as claim.Store.DeclareLost.
-func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Duration) bool {
+func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold, least time.Duration) bool {
 	found := false
 	var earlier []*dispatcher
 	for _, id := range t.present {
@@ -351,7 +351,7 @@ func (t *Table) DeclareLost(now int64, predecessor claim.Identity, hold time.Dur
 	}
 	if found {
 		for _, d := range earlier {
-			d.lease = min(d.lease, max(d.lease/2, 2*time.Second.Microseconds()))
+			d.lease = min(d.lease, max(d.lease/2, least.Microseconds()))
 		}
 	}
 	return found

@@ -60,22 +60,27 @@ func (h *hostLock) release() {
 }
 
 // takeoverHold is how long the jobs of a killed predecessor wait for their workers. Living
-// workers notice the death at once, and reconnect within seconds.
-const takeoverHold = 10 * time.Second
+// workers notice the death at once, and reconnect within seconds. The jobs of those that were
+// killed before it wait for a shorter time, down to leastHold.
+const (
+	takeoverHold = 10 * time.Second
+	leastHold    = 2 * time.Second
+)
 
 // replacePredecessor declares the previous holder of the lock lost, so that its jobs are
 // adopted or released at once. Then it records this process in the lock file. The order
 // matters: if the process dies in between, the record of the predecessor remains.
 //
 // The jobs of the predecessor wait for their workers for takeoverHold, or for a shorter
-// lease, and at least as long as its remote workers may continue them.
+// lease, and at least as long as its remote workers may continue them. So do those of earlier predecessors.
 func (d *Daemon) replacePredecessor(ctx context.Context) error {
 	if d.lock.name == "" {
 		return nil
 	}
 	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
+		remote := max(d.cfg.remoteHold(), before.Hold)
 		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: incarnation(before.Incarnation), Lock: before.Lock},
-			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), d.cfg.remoteHold(), before.Hold))
+			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), remote), max(leastHold, remote))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
 		}
