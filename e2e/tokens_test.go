@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -128,7 +129,8 @@ func TestUnusableTCPAddressIsNamedInTheError(t *testing.T) {
 	}
 }
 
-// visit connects, sends one request, reads the response and keeps the connection open.
+// visit connects, sends one request, reads the response and keeps the connection open. The status is 0 if the dispatcher closes the
+// connection instead of answering, as it does when it revokes the token meanwhile.
 func visit(t *testing.T, network, address, header string) (net.Conn, int) {
 	t.Helper()
 	conn, err := net.Dial(network, address)
@@ -136,6 +138,9 @@ func visit(t *testing.T, network, address, header string) (net.Conn, int) {
 	_, err = io.WriteString(conn, "GET /v1/types HTTP/1.1\r\nHost: d\r\n"+header+"\r\n")
 	require.NoError(t, err)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return conn, 0
+	}
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, res.Body)
 	require.NoError(t, err)
