@@ -64,7 +64,7 @@ func Controls() []*Control {
 				databaseClock,
 				"clock-out",
 				"the database clock decides which dispatchers are lost",
-				Cut{"claim/lease.go", "d.lost_at IS NULL AND ` + beatAt + ` = s.beat", "false", 1},
+				Cut{"claim/lease.go", "d.lost_at IS NULL AND ` + beatAt + ` = s.\"BeatAt\"", "false", 1},
 				Cut{
 					"claim/lease.go",
 					"	ORDER BY d.id FOR UPDATE OF d SKIP LOCKED",
