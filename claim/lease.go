@@ -46,10 +46,10 @@ const OpenOperation = `o.kind NOT IN ('schedule_edited', 'limits_edited') AND NO
 // the hand-over would publish slots that no longer exist.
 // releaseSQL releases the rows of lost dispatchers. It is another statement, because it
 // needs a later snapshot. The dispatcher becomes the controller if the former one is not
-// alive. If a statement of the former controller has locked the row of the role, the heartbeat skips
-// this row (SKIP LOCKED), and a later heartbeat takes the role. If somebody has emptied all tables,
-// the row is missing. Then a heartbeat inserts it again, with a term that no controller had before,
-// and a later heartbeat takes the role.
+// alive. A row of the table controller says who has this role. A statement of the former controller
+// may have locked the row. Then the heartbeat does not wait for it, and a later heartbeat takes the role.
+// An operator may have emptied all tables, so that the row is missing. Then the heartbeat inserts a new
+// row. Its term is larger than those of all controllers before. A later heartbeat takes the role.
 //
 // No condition compares beat_at with the database clock, because the clock may be set.
 const heartbeatSQL = `

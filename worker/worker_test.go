@@ -246,10 +246,11 @@ func TestJobsAreReleasedAfterTheGracePeriod(t *testing.T) {
 	require.NoError(t, r.wait())
 }
 
-func TestHandlerThatIgnoresItsContextIsAbandoned(t *testing.T) {
-	d := startDispatcher(t, workerproto.Limits{})
-	w := New(Options{Socket: d.path, Grace: time.Millisecond, Abandon: time.Millisecond})
-	started, finish, ended := make(chan bool, 1), make(chan bool), make(chan bool)
+// stubborn runs a worker with a job whose handler ignores its context until finish is closed. Then it closes ended.
+func stubborn(t *testing.T, d *dispatcher, w *Worker) (r *running, finish, ended chan bool) {
+	t.Helper()
+	started := make(chan bool, 1)
+	finish, ended = make(chan bool), make(chan bool)
 	w.Handle("x", func(context.Context, *Job) (any, error) {
 		defer close(ended)
 		started <- true
@@ -257,10 +258,17 @@ func TestHandlerThatIgnoresItsContextIsAbandoned(t *testing.T) {
 		return nil, nil
 	})
 	w.Slots(1, "x")
-	r := run(t, w)
+	r = run(t, w)
 	s, _ := d.opened()
 	push(s, 1, 0, "x", `null`)
 	<-started
+	return r, finish, ended
+}
+
+func TestHandlerThatIgnoresItsContextIsAbandoned(t *testing.T) {
+	d := startDispatcher(t, workerproto.Limits{})
+	w := New(Options{Socket: d.path, Grace: time.Millisecond, Abandon: time.Millisecond})
+	r, finish, ended := stubborn(t, d, w)
 	r.stop()
 	require.ErrorContains(t, r.wait(), "1 jobs were still running")
 	close(finish)
@@ -495,18 +503,7 @@ func TestSlotWithTooManyTypesIsAnError(t *testing.T) {
 func TestRefusedWorkerSaysInOneLineWhatItAbandons(t *testing.T) {
 	d := startDispatcher(t, workerproto.Limits{})
 	w := New(Options{Socket: d.path, Abandon: time.Millisecond})
-	started, finish, ended := make(chan bool, 1), make(chan bool), make(chan bool)
-	w.Handle("x", func(context.Context, *Job) (any, error) {
-		defer close(ended)
-		started <- true
-		<-finish
-		return nil, nil
-	})
-	w.Slots(1, "x")
-	r := run(t, w)
-	s, _ := d.opened()
-	push(s, 1, 0, "x", `null`)
-	<-started
+	r, finish, ended := stubborn(t, d, w)
 	d.shutDown()
 	d.refuse = workerproto.Complain(workerproto.BadSlot, "slot 0: another one")
 	d.start(workerproto.Limits{})
