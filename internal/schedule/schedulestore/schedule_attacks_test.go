@@ -199,6 +199,13 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + strconv.FormatInt(ids[42], 10) + `)`)
 	made, err := w.controller.Make(t.Context(), ticks)
 	require.NoError(t, err)
+	for i := range made {
+		for n := 0; made[i].Outcome == contract.TickLocked && n < 20; n++ { // on a slow machine, a call leaves ticks to the next one
+			again, err := w.controller.Make(t.Context(), ticks[i:i+1])
+			require.NoError(t, err)
+			made[i] = again[0]
+		}
+	}
 	for i, m := range made {
 		if i == 17 || i == 42 {
 			require.Equal(t, contract.TickRefused, m.Outcome)
@@ -217,11 +224,16 @@ func TestARefusedTickStopsNoOtherSchedule(t *testing.T) {
 			10,
 		) + `) NOT VALID`,
 	)
-	started, err := w.controller.StartQueued(t.Context(), ids)
-	require.NoError(t, err)
-	require.Len(t, started, 100)
+	for range 20 { // a call on a slow machine leaves schedules to the next one
+		started, err := w.controller.StartQueued(t.Context(), ids)
+		require.NoError(t, err)
+		require.Len(t, started, 100)
+		require.True(t, slices.Contains(started, Started{Schedule: ids[5], Waiting: true}))
+		if w.number(`SELECT count(*) FROM dispatcherd.jobs`) == 97 {
+			break
+		}
+	}
 	require.Equal(t, 97, w.number(`SELECT count(*) FROM dispatcherd.jobs`), "of 98 queued ticks, one is refused, and that of 17 is a run")
-	require.True(t, slices.Contains(started, Started{Schedule: ids[5], Waiting: true}))
 }
 
 // Postgres refuses a tick and would make a later one of the same schedule. If it did, the high-water mark would pass
