@@ -15,12 +15,6 @@ import (
 // 107 bytes, macOS 103.
 const maxSocketPath = 103
 
-// The names of temporary directories: of the data, and of a socket whose path would be too long.
-const (
-	tempPrefix   = "dispatcherd-pg-"
-	socketPrefix = "dispatcherd-pgrun-"
-)
-
 // InUseError is the error of a Start on a directory whose server runs already.
 type InUseError struct {
 	Dir string
@@ -90,7 +84,7 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// openTemp creates a directory that is removed with the server.
+// openTemp creates a directory that is removed with the server, by Stop or by the watchdog.
 func (s *Server) openTemp() error {
 	owner, err := chooseOwner(nil)
 	if err != nil {
@@ -100,8 +94,7 @@ func (s *Server) openTemp() error {
 	if err != nil || owner.drop {
 		temp = "/tmp" // other users may not be able to enter $TMPDIR of root
 	}
-	sweep(temp, owner.uid)
-	if s.dir, err = os.MkdirTemp(temp, tempPrefix); err != nil {
+	if s.dir, err = os.MkdirTemp(temp, "dispatcherd-pg-"); err != nil {
 		return fmt.Errorf("creating a temporary directory: %w", err)
 	}
 	s.temporary = append(s.temporary, s.dir)
@@ -114,7 +107,7 @@ func (s *Server) openTemp() error {
 func (s *Server) openSocketDir() error {
 	s.socket = filepath.Join(s.dir, "run")
 	if len(socketFile(s.socket)) > maxSocketPath {
-		short, err := os.MkdirTemp("/tmp", socketPrefix)
+		short, err := os.MkdirTemp("/tmp", "dispatcherd-pgrun-")
 		if err != nil {
 			return fmt.Errorf("creating a directory for the socket: %w", err)
 		}
@@ -182,36 +175,6 @@ func writeLock(f *os.File, socket string) error {
 		return fmt.Errorf("writing %s: %w", f.Name(), err)
 	}
 	return nil
-}
-
-// sweep removes temporary directories whose callers were killed. A server that still runs in one
-// is shut down; a later sweep removes its directory. The lock of a new directory is empty until its
-// owner holds it, so sweep does not take it. Errors are ignored. Directories of other users are not read: they may contain anything.
-func sweep(temp string, owner uint32) {
-	dirs, _ := filepath.Glob(filepath.Join(temp, tempPrefix+"*")) // fails only for a malformed pattern
-	for _, dir := range dirs {
-		if root, err := os.OpenRoot(dir); err == nil {
-			sweepDir(root, owner)
-			_ = root.Close() // nothing was written
-		}
-	}
-}
-
-// sweepDir does the work of sweep for one directory.
-func sweepDir(root *os.Root, owner uint32) {
-	if info, err := root.Stat("."); err != nil || info.Sys().(*syscall.Stat_t).Uid != owner {
-		return
-	}
-	f, err := root.OpenFile("lock", os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	info, err := f.Stat()
-	free := err == nil && info.Size() > 0 && syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-	if free && interrupt(root) == 0 {
-		_ = os.RemoveAll(root.Name())
-	}
 }
 
 // readSmall reads a small file of Postgres. The owner of the file may have replaced it, so a file that is not regular is not read:

@@ -8,8 +8,7 @@
 //   - Postgres refuses to run as root. For a root caller, the server runs as the owner of the
 //     existing data, else as user postgres, else as user nobody.
 //   - A root caller opens no file that leads out of the directory, because the user of the server may replace each file in it by a link.
-//   - Temporary directories of other users are neither read nor removed.
-//   - When the caller ends, also by kill -9, the server shuts down.
+//   - When the caller ends, also by kill -9, the server shuts down, and its temporary directories are removed.
 //   - One server per directory: a second Start returns an [InUseError] with the URL of the
 //     first, and changes nothing. It does not attach to the first, because the server ends
 //     with the first caller.

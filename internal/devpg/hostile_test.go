@@ -49,28 +49,6 @@ func TestFilesThatLeadOutOfTheDirectoryAreNotOpened(t *testing.T) {
 	}
 }
 
-// abandoned creates a directory like that of a killed caller. Its postmaster.pid is a pipe, which blocks a reader.
-func abandoned(t *testing.T, dir string) string {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "lock"), []byte("1\n"), 0o600))
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, pidFile), 0o600))
-	return dir
-}
-
-func TestDirectoriesOfOtherUsersAreNotSwept(t *testing.T) {
-	temp := t.TempDir()
-	mine := abandoned(t, filepath.Join(temp, tempPrefix+"mine"))
-	elsewhere := abandoned(t, filepath.Join(t.TempDir(), "mine, too"))
-	require.NoError(t, os.Symlink(elsewhere, filepath.Join(temp, tempPrefix+"link")))
-	self := uint32(os.Geteuid())
-	sweep(temp, self+1)
-	require.DirExists(t, mine, "it is a directory of another user")
-	sweep(temp, self)
-	require.NoDirExists(t, mine)
-	require.DirExists(t, filepath.Join(elsewhere, "data"), "at most the link is removed")
-}
-
 func TestUmaskOfRootDoesNotExcludePostgres(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	s := start(t, Options{Dir: filepath.Join(reachableDir(t), "state", "pg")})

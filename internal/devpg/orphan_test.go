@@ -3,8 +3,10 @@ package devpg
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,16 +149,30 @@ func mustOwner(t *testing.T) owner {
 	return o
 }
 
-func TestStartRemovesDirectoriesOfKilledCallers(t *testing.T) {
-	f := spawnChild(t, "", "-", nil)
-	dead := filepath.Dir(f.data)
+func TestSIGKILLOfTheCallerRemovesItsTemporaryDirectories(t *testing.T) {
+	long := filepath.Join(reachableDir(t), strings.Repeat("x", maxSocketPath)) // the socket is elsewhere
 	alive := start(t, Options{Ephemeral: true})
-	require.DirExists(t, dead, "a directory in use is not removed")
-	f.kill9(t)
-	f.requirePostmasterGone(t)
-	start(t, Options{Ephemeral: true})
-	require.NoDirExists(t, dead)
-	require.DirExists(t, alive.dir)
+	for _, dir := range []string{"-", long} {
+		f := spawnChild(t, "", dir, nil)
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(f.data), "lock"))
+		require.NoError(t, err)
+		socket := strings.Fields(string(text))[1]
+		f.kill9(t)
+		f.requirePostmasterGone(t)
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(socket)
+			return errors.Is(err, fs.ErrNotExist)
+		}, 30*time.Second, 5*time.Millisecond)
+		if dir == long {
+			require.DirExists(t, f.data, "it is not temporary")
+			continue
+		}
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(filepath.Dir(f.data))
+			return errors.Is(err, fs.ErrNotExist)
+		}, 30*time.Second, 5*time.Millisecond)
+	}
+	require.DirExists(t, alive.socket)
 }
 
 func TestUnprivilegedCallerRunsServers(t *testing.T) {

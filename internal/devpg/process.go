@@ -14,14 +14,15 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
-// watchdogScript shuts a postmaster down when standard input ends. Only the caller's process
-// holds the other end of the pipe. Therefore the input ends when that process ends, also by
-// SIGKILL.
-const watchdogScript = `read -r _; kill -INT "$1"`
+// watchdogScript shuts a postmaster down when standard input ends, waits for its end, and removes the temporary directories. Only
+// the caller's process holds the other end of the pipe. Therefore the input ends when that process ends, also by SIGKILL.
+const watchdogScript = `read -r _; kill -INT "$1"
+while kill -0 "$1" && [ -e ` + pidFile + ` ]; do sleep 1; done
+shift; rm -rf "$@"`
 
 // startWatchdog starts the watchdog of a postmaster.
 func (s *Server) startWatchdog(postmaster int) error {
-	s.watchdog = exec.Command("/bin/sh", "-c", watchdogScript, "sh", strconv.Itoa(postmaster))
+	s.watchdog = exec.Command("/bin/sh", append([]string{"-c", watchdogScript, "sh", strconv.Itoa(postmaster)}, s.temporary...)...)
 	s.prepare(s.watchdog)
 	s.watchdog.Stdout, s.watchdog.Stderr = nil, nil
 	s.watchdog.SysProcAttr.Setpgid = true // signals of the terminal are for the caller
@@ -52,8 +53,8 @@ const pidFile = "data/postmaster.pid"
 // reclaim waits until no other postmaster uses the data. This process holds the lock, so
 // the process that started such a postmaster has ended.
 func reclaim(ctx context.Context, root *os.Root) error {
-	pid := interrupt(root)
-	for postmasterOf(root) != 0 {
+	for pid := postmasterOf(root); pid != 0; pid = postmasterOf(root) {
+		_ = syscall.Kill(pid, syscall.SIGINT) // fails only if it has ended; harmless if it shuts down already
 		if !background.Pause(ctx, 10*time.Millisecond) {
 			return fmt.Errorf("the Postgres server with pid %d still holds %s: %w", pid, root.Name(), context.Cause(ctx))
 		}
@@ -63,16 +64,6 @@ func reclaim(ctx context.Context, root *os.Root) error {
 		return fmt.Errorf("removing a stale lock file: %w", err)
 	}
 	return nil
-}
-
-// interrupt shuts the postmaster of the data down and returns its pid, 0 if there is none. The
-// signal is harmless if the postmaster already shuts down.
-func interrupt(root *os.Root) int {
-	pid := postmasterOf(root)
-	if pid != 0 {
-		_ = syscall.Kill(pid, syscall.SIGINT) // fails only if it has ended
-	}
-	return pid
 }
 
 // postmasterOf returns the pid of the live postmaster of the data, 0 if there is none. It
