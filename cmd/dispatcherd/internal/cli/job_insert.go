@@ -122,7 +122,7 @@ func (a *Invocation) memberOf(flag, text string) (member string, value any, err 
 		value = json.Number(text)
 	case "timeout", "expected":
 		var d time.Duration
-		d, err = time.ParseDuration(text)
+		d, err = contract.ParseDuration(text)
 		member, value = member+"_ms", d.Milliseconds()
 	case "run-at":
 		member, value, err = parseWhen(text)

@@ -35,3 +35,14 @@ func TestPayloadThatIsNotJSONNamesThePosition(t *testing.T) {
 		require.ErrorContains(t, err, "the payload is not JSON: "+position, text)
 	}
 }
+
+func TestTimeoutOfADayIsInserted(t *testing.T) {
+	flags := (&Invocation{}).jobInsertCommand().Flags()
+	require.NoError(t, flags.Parse([]string{"--timeout", "24h", "--expected", "1d12h"}))
+	for name, want := range map[string]time.Duration{"timeout": 24 * time.Hour, "expected": 36 * time.Hour} {
+		member, value, err := (&Invocation{}).memberOf(name, flags.Lookup(name).Value.String())
+		require.NoError(t, err)
+		require.Equal(t, name+"_ms", member)
+		require.Equal(t, want.Milliseconds(), value)
+	}
+}
