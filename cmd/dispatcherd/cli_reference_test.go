@@ -97,7 +97,7 @@ func describeCommand(b *strings.Builder, cmd *cobra.Command) {
 			flags = ownFlags(child, in.command)
 		}
 		if flags.HasAvailableFlags() {
-			if cli.Groups(flags)[0].Title == "" {
+			if cli.Groups(flags)[0].Name() == "" {
 				b.WriteString("\n")
 			}
 			describeFlags(b, flags)
@@ -133,13 +133,13 @@ func ownFlags(cmd *cobra.Command, other string) *pflag.FlagSet {
 // between hosts.
 func describeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 	for _, g := range cli.Groups(flags) {
-		if !g.Flags.HasAvailableFlags() || g.Title == "" && g.Flags.Lookup("help") != nil && countFlags(g.Flags) == 1 {
+		if !g.HasAvailableFlags() || g.Name() == "" && g.Lookup("help") != nil && countFlags(g) == 1 {
 			continue
 		}
-		if g.Title != "" {
-			fmt.Fprintf(b, "\n**%s**\n\n", g.Title)
+		if g.Name() != "" {
+			fmt.Fprintf(b, "\n**%s**\n\n", g.Name())
 		}
-		describeGroup(b, g.Flags)
+		describeGroup(b, g)
 	}
 }
 

@@ -77,12 +77,8 @@ const helpWidth = 95
 
 func writeFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 	for _, g := range cli.Groups(flags) {
-		heading := title
-		if g.Title != "" {
-			heading = g.Title
-		}
-		if g.Flags.HasAvailableFlags() {
-			fmt.Fprintf(w, "\n%s:\n%s\n", heading, strings.TrimRight(g.Flags.FlagUsagesWrapped(helpWidth), "\n"))
+		if g.HasAvailableFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s\n", cmp.Or(g.Name(), title), strings.TrimRight(g.FlagUsagesWrapped(helpWidth), "\n"))
 		}
 	}
 }

@@ -100,8 +100,11 @@ func TestFlagOverridesEnvironmentOverridesFile(t *testing.T) {
 		}
 		var got shownSetting
 		tell := func(a *app) *cobra.Command {
-			cmd := &cobra.Command{Use: "tell", RunE: func(*cobra.Command, []string) error {
-				got = shownSetting{"database-url", dsn.Show(a.DSN), a.Origin("database-url")}
+			cmd := &cobra.Command{Use: "tell", RunE: func(cmd *cobra.Command, _ []string) error {
+				got = shownSetting{"database-url", dsn.Show(a.DSN), "default"}
+				if cmd.Flags().Changed("database-url") {
+					got.Origin = a.Origin("database-url")
+				}
 				return nil
 			}}
 			a.DatabaseFlag(cmd.Flags())

@@ -45,7 +45,7 @@ func (a *Invocation) OverAPI(do func() error) error {
 	switch {
 	case a.API.URL != "":
 		options, flag = client.Options{URL: a.API.URL, Token: a.API.Token, Credentials: a.API.Proofs}, "--api"
-	case a.origins["api-token"] == "flag --api-token": // one of the environment or the file may serve other commands
+	case a.API.Token != "" && a.origins["api-token"] == "": // one of the environment or the file may serve other commands
 		return exit.Usagef("--api-token is only for an API on TCP: add --api, for example --api http://127.0.0.1:8088")
 	}
 	options.Warned = a.warn

@@ -83,7 +83,10 @@ func PrintPage[T any](a *Invocation, name string, page contract.Page[T], header 
 func Number(flags *pflag.FlagSet, value any, name, least, most, usage string) {
 	switch v := value.(type) {
 	case *time.Duration:
-		flags.DurationVar(v, name, *v, usage)
+		flags.Var(Value{Kind: "duration", Parse: func(text string) (err error) {
+			*v, err = contract.ParseDuration(text)
+			return err
+		}, Format: func() string { return contract.Duration(*v).String() }}, name, usage)
 	case *int:
 		flags.IntVar(v, name, *v, usage)
 	case *int64:
@@ -148,17 +151,6 @@ type bounded struct {
 	least, most string
 }
 
-// String implements pflag.Value. It shows days.
-func (b bounded) String() string {
-	if b.Value == nil { // pflag asks the zero value
-		return ""
-	}
-	if d, err := time.ParseDuration(b.Value.String()); err == nil && b.Type() == "duration" {
-		return contract.Duration(d).String()
-	}
-	return b.Value.String()
-}
-
 // boundError is the error for a value outside the range.
 type boundError struct{ text string }
 
@@ -167,9 +159,6 @@ func (e *boundError) Error() string { return e.text }
 
 // Set implements pflag.Value.
 func (b bounded) Set(text string) error {
-	if d, err := contract.ParseDuration(text); err == nil && b.Type() == "duration" {
-		text = d.String()
-	}
 	if err := b.Value.Set(text); err != nil {
 		return err
 	}

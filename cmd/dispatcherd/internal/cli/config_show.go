@@ -80,7 +80,11 @@ func (a *Invocation) settingsIn(cmd *cobra.Command) []shownSetting {
 	var settings []shownSetting
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if isSetting(f) {
-			settings = append(settings, shownSetting{f.Name, f.Value.String(), a.origins[f.Name]})
+			origin := "default"
+			if f.Changed {
+				origin = a.Origin(f.Name)
+			}
+			settings = append(settings, shownSetting{f.Name, f.Value.String(), origin})
 		}
 	})
 	slices.SortFunc(settings, func(x, y shownSetting) int { return strings.Compare(x.Name, y.Name) })

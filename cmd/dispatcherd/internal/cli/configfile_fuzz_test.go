@@ -28,7 +28,7 @@ func tree() *cobra.Command {
 func FuzzConfigFile(f *testing.F) {
 	f.Add([]byte("poll = '2s'\n[weights]\npriority = 2048\n[allow]\npdf = [1001, 1002]\n"))
 	f.Add([]byte("a = 1\n'A-b' = [[1]]"))
-	known := settingNames(tree(), keyOf)
+	known := settingNames(tree())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		file := configFile{path: "config.toml", values: map[string]string{}}
 		err := file.parse(text)

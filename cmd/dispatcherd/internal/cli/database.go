@@ -15,7 +15,7 @@ var libpqVariables = []string{"PGHOST", "PGDATABASE", "PGSERVICE", "PGUSER", "PG
 func (a *Invocation) DatabaseURL() (string, error) {
 	if a.DSN != "" {
 		if _, err := dsn.Parse(a.DSN); err != nil {
-			return "", exit.Usagef("database-url (%s): %w", a.origins["database-url"], err)
+			return "", exit.Usagef("database-url (%s): %w", a.Origin("database-url"), err)
 		}
 		return a.DSN, nil
 	}

@@ -48,7 +48,10 @@ func variables(f *pflag.Flag) []string {
 // for a service of that name), so all commands except `config show` only report
 // that they ignore it. Values may be secrets and are not printed.
 func (a *Invocation) unknownVariables(root *cobra.Command) []string {
-	known := settingNames(root, func(f *pflag.Flag) string { return variable(f.Name) })
+	known := settingNames(root)
+	for i, name := range known {
+		known[i] = variable(name)
+	}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(otherVariables, name) || slices.Contains(known, name) ||

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -18,33 +19,18 @@ func InGroup(flags *pflag.FlagSet, group string) {
 	})
 }
 
-// FlagGroup is a part of the flags of a command, under a title of its help.
-type FlagGroup struct {
-	Title string // "" for flags without a group
-	Flags *pflag.FlagSet
-}
-
-// Groups splits flags by their groups, in the order of the first flag of each. Flags
-// without a group come last.
-func Groups(flags *pflag.FlagSet) (groups []FlagGroup) {
-	newSet := func() *pflag.FlagSet {
-		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		set.SortFlags = flags.SortFlags
-		return set
-	}
-	others := newSet()
+// Groups splits flags by their groups, in the order of the first flag of each. The name of a set is the title of the group in the help,
+// "" for flags without a group.
+func Groups(flags *pflag.FlagSet) (groups []*pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		note := f.Annotations[noteGroup]
-		if len(note) == 0 {
-			others.AddFlag(f)
-			return
-		}
-		i := slices.IndexFunc(groups, func(g FlagGroup) bool { return g.Title == note[0] })
+		title := strings.Join(f.Annotations[noteGroup], "")
+		i := slices.IndexFunc(groups, func(g *pflag.FlagSet) bool { return g.Name() == title })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, FlagGroup{note[0], newSet()})
+			groups = append(groups, pflag.NewFlagSet(title, pflag.ContinueOnError))
+			groups[i].SortFlags = flags.SortFlags
 		}
-		groups[i].Flags.AddFlag(f)
+		groups[i].AddFlag(f)
 	})
-	return append(groups, FlagGroup{"", others})
+	return groups
 }

@@ -89,11 +89,6 @@ func nearCommands(group *cobra.Command, word string) []string {
 		}
 	}
 	for _, top := range []*cobra.Command{group, group.Root()} {
-		for _, child := range top.Commands() {
-			if slices.Contains(named, child.Name()) && !child.Hidden {
-				return []string{pathOf(child)}
-			}
-		}
 		if paths := pathsBelow(top, named); len(paths) > 0 {
 			return paths
 		}
@@ -105,22 +100,18 @@ func nearCommands(group *cobra.Command, word string) []string {
 	return pathsBelow(group, []string{Nearest(word, names)})
 }
 
-// pathsBelow returns the paths of the commands below a group with one of the names.
+// pathsBelow returns the path of the command of a group with one of the names, or else those of such commands in the groups below it.
 func pathsBelow(group *cobra.Command, names []string) (paths []string) {
 	for _, child := range group.Commands() {
 		if slices.Contains(names, child.Name()) && !child.Hidden {
-			paths = append(paths, pathOf(child))
-		} else {
-			paths = append(paths, pathsBelow(child, names)...)
+			_, path, _ := strings.Cut(child.CommandPath(), " ") // without the program
+			return []string{path}
 		}
 	}
+	for _, child := range group.Commands() {
+		paths = append(paths, pathsBelow(child, names)...)
+	}
 	return paths
-}
-
-// pathOf is the path of a command without the program.
-func pathOf(cmd *cobra.Command) string {
-	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	return path
 }
 
 // checkArguments checks the number of arguments against the usage line, such as "request TYPE [PAYLOAD | -]" or "wait ID…". A flag that is

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,11 +25,11 @@ type Invocation struct {
 	API     Dispatcher        // --api-socket, --api, --api-token
 	client  *client.Client    // of API; set while a command uses it
 	ignored []string          // unknown variables
-	origins map[string]string // the source of the value of each flag of the running command, by name
+	origins map[string]string // the source of the value of each setting that the command line omits, by name
 }
 
-// Origin returns the source of a setting of the running command.
-func (a *Invocation) Origin(name string) string { return a.origins[name] }
+// Origin returns the source of a value that the running command was given.
+func (a *Invocation) Origin(name string) string { return cmp.Or(a.origins[name], "flag --"+name) }
 
 // IsTerminal reports whether a stream is a terminal that moves its cursor, so that a line can
 // be redrawn. The output has no colours, so NO_COLOR is always honoured.

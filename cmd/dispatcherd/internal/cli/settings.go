@@ -67,31 +67,20 @@ func isSetting(f *pflag.Flag) bool {
 // Resolve sets every flag that the command line omits from the environment, else from the
 // file.
 func (a *Invocation) Resolve(cmd *cobra.Command) error {
-	if a.origins == nil {
-		a.origins = map[string]string{}
-	}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		switch {
-		case !f.Changed:
-			a.origins[f.Name] = "default"
-		case a.origins[f.Name] == "": // otherwise an earlier call has set it
-			a.origins[f.Name] = "flag --" + f.Name
-		}
-	})
 	config := cmd.Flags().Lookup("config")
 	if err := a.resolve(config, configFile{}); err != nil {
 		return err
 	}
 	file, err := readConfig(config.Value.String(), config.Changed)
 	if err == nil {
-		err = file.checkKeys(settingNames(cmd.Root(), keyOf))
+		err = file.checkKeys(slices.DeleteFunc(settingNames(cmd.Root()), func(name string) bool { return name == config.Name }))
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if err == nil {
 			err = a.resolve(f, file)
 		}
 		if value := f.Value.String(); err == nil && f.Changed && !utf8.ValidString(value) {
-			err = notText(a.origins[f.Name], value)
+			err = notText(a.Origin(f.Name), value)
 		}
 	})
 	own := cmd.Flags().Args()
@@ -134,30 +123,25 @@ func (a *Invocation) set(f *pflag.Flag, value, origin string) error {
 		return exit.Usagef("%s: bad value %q for %s: %w", origin, value, f.Name, plainly(f, err))
 	}
 	f.Changed = true
+	if a.origins == nil {
+		a.origins = map[string]string{}
+	}
 	a.origins[f.Name] = origin
 	return nil
 }
 
-// keyOf returns the key of a setting in the file, "" if it has none.
-func keyOf(f *pflag.Flag) string {
-	if f.Name == "config" {
-		return ""
-	}
-	return f.Name
-}
-
 // settingNames lists the names of the settings of all commands, because one file and one environment
 // serve all of them.
-func settingNames(cmd *cobra.Command, name func(*pflag.Flag) string) (names []string) {
+func settingNames(cmd *cobra.Command) (names []string) {
 	collect := func(f *pflag.Flag) {
-		if isSetting(f) && name(f) != "" {
-			names = append(names, name(f))
+		if isSetting(f) {
+			names = append(names, f.Name)
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(collect)
 	cmd.PersistentFlags().VisitAll(collect)
 	for _, child := range cmd.Commands() {
-		names = append(names, settingNames(child, name)...)
+		names = append(names, settingNames(child)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
