@@ -13,8 +13,8 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 )
 
 // Payloads appear only in workers and in the table. They never appear in a log or a metric,
@@ -54,10 +54,12 @@ func TestNoPayloadReachesLogsOrMetrics(t *testing.T) {
 	defer cancel()
 	launch()
 	h.awaitSlots(2)
-	for _, p := range []string{`{"result":"%s"}`, `{"do":"permanent","error":"%s"}`} {
-		_, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: fmt.Appendf(nil, p, canary)})
-		require.NoError(t, err)
-	}
+	caller := h.framesClient()
+	answer, err := caller.Do(ctx, client.Request{Type: "x", Payload: work{Result: result}})
+	require.NoError(t, err)
+	require.Contains(t, string(answer), canary)
+	_, err = caller.Do(ctx, client.Request{Type: "x", Payload: work{Do: "permanent", Error: canary}})
+	require.ErrorContains(t, err, canary)
 	// A worker may send anything, including invalid frames.
 	for _, line := range []string{canary, `{"op":"done","job":1,"attempt":1,"result":"` + canary, `{"op":"done","job":"` + canary + `"}`} {
 		raw := helloRaw(t, cfg.WorkerSocket, "y")

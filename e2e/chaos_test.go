@@ -2,11 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
+	"github.com/dispatcherd/dispatcherd/client"
 )
 
 // The kill -9 of a worker does not fail an on-demand request. The request runs on another
@@ -18,14 +19,15 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	h.awaitSlots(1)
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
+	caller := h.framesClient()
 	type outcome struct {
-		answer ondemand.Answer
+		result json.RawMessage
 		err    error
 	}
 	answered := make(chan outcome, 1)
 	go func() {
-		a, err := h.Do(ctx, ondemand.Request{Type: "x", Payload: []byte(`{"do":"gate"}`)})
-		answered <- outcome{a, err}
+		result, err := caller.Do(ctx, client.Request{Type: "x", Payload: work{Do: "gate"}})
+		answered <- outcome{result, err}
 	}()
 	w.seen.await(t, "the request start", func(s sighting) bool { return s.What == "start" })
 	w.worker("second", h.cfg.WorkerSocket, oneSlot("x"))
@@ -37,7 +39,6 @@ func TestRequestSurvivesTheDeathOfItsWorker(t *testing.T) {
 	)
 	got := <-answered
 	require.NoError(t, got.err)
-	require.Equal(t, ondemand.Done, got.answer.Kind, got.answer.Reason)
-	require.JSONEq(t, `{"by":"second","attempt":2}`, string(got.answer.Payload))
+	require.JSONEq(t, `{"by":"second","attempt":2}`, string(got.result))
 	h.awaitSlots(1)
 }

@@ -252,7 +252,7 @@ func (d *Daemon) scrapeRequests(emit emit) {
 			emitCounter(emit, "dispatcherd_requests_ended_total", "On-demand requests by end.", n, "kind", kind, "end", end)
 		}
 	}
-	submitted, _, ends := d.api.requests.Tally()
+	submitted, ends := d.api.requests.Tally()
 	count("memory", submitted, ends)
 	submitted, ends = d.api.rows.Tally()
 	count("durable", submitted, ends)

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -165,24 +164,9 @@ func (c *Requests) end(id dispatcherd.JobID, a ondemand.Answer) bool {
 	return waits
 }
 
-// Tally returns how many requests were submitted, how many wait, and how the others
-// ended.
-func (c *Requests) Tally() (submitted uint64, waiting int, ends [ondemand.Changed]uint64) {
+// Tally returns how many requests were submitted, and how those that do not wait any more ended.
+func (c *Requests) Tally() (submitted uint64, ends [ondemand.Changed]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return uint64(-c.last), len(c.waiting), c.ends
-}
-
-// Do submits a request and waits for its answer. If ctx is done first, Do withdraws the
-// request and returns the cause.
-func (c *Requests) Do(ctx context.Context, r ondemand.Request) (ondemand.Answer, error) {
-	answer := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
-	id := c.Submit(r, answer)
-	select {
-	case a := <-answer.C:
-		return a, nil
-	case <-ctx.Done():
-		c.Abandon(id)
-		return ondemand.Answer{}, context.Cause(ctx)
-	}
+	return uint64(-c.last), c.ends
 }

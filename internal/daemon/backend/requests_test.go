@@ -28,19 +28,18 @@ func (silent) Perform([]effect.Effect) {}
 func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
 	c.loop.Start(silent{})
-	before := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
+	before, late := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}, ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
 	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
 	c.loop.Stop()
 	c.Release()
 	require.Equal(t, ondemand.Stopping, (<-before.C).Kind)
 
-	got, err := c.Do(t.Context(), ondemand.Request{Type: "x", WaitCapacity: true})
-	require.NoError(t, err)
-	require.Equal(t, ondemand.Stopping, got.Kind)
+	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
+	require.Equal(t, ondemand.Stopping, (<-late.C).Kind)
 
-	submitted, waiting, ends := c.Tally()
+	submitted, ends := c.Tally()
 	require.EqualValues(t, 2, submitted)
-	require.Zero(t, waiting)
+	require.Empty(t, c.waiting)
 	require.EqualValues(t, 2, ends[ondemand.Stopping])
 }
 
@@ -74,9 +73,9 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 		})
 		<-gone
 		require.EqualValues(t, 7, late.slot)
-		submitted, waiting, ends := c.Tally()
+		submitted, ends := c.Tally()
 		require.EqualValues(t, 1, submitted)
-		require.Zero(t, waiting)
+		require.Empty(t, c.waiting)
 		require.EqualValues(t, 1, ends[0])
 	})
 }

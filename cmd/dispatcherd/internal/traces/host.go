@@ -3,7 +3,6 @@ package traces
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -16,10 +15,10 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
-	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
@@ -34,6 +33,7 @@ type daemonHost struct {
 	server *devpg.Server // nil: this host did not start a server
 	pool   *pgxpool.Pool
 	daemon *daemon.Daemon
+	caller *client.Client // of on-demand requests
 	watch  *observedWatch
 
 	stop  context.CancelFunc // asks the daemon to stop
@@ -98,7 +98,11 @@ func startHost(ctx context.Context, database string, w scoring.Weights, log *zap
 	if h.dir, err = os.MkdirTemp("", "dispatcherd-replay-"); err != nil {
 		return nil, err
 	}
-	if h.daemon, err = daemon.Start(ctx, h.config(database, w), log); err != nil {
+	cfg := h.config(database, w)
+	if h.caller, err = client.New(client.Options{Socket: cfg.APISocket}); err != nil {
+		return nil, err
+	}
+	if h.daemon, err = daemon.Start(ctx, cfg, log); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -113,12 +117,15 @@ func startHost(ctx context.Context, database string, w scoring.Weights, log *zap
 func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	core := actor.DefaultConfig()
 	core.Weights, core.Seed = w, daemon.NewSeed()
+	api := daemon.DefaultAPIConfig()
+	api.MaxTimeout, api.OpenRequests = patience, core.Limits.Requests
 	return daemon.Config{
 		Name:         "replay",
 		DSN:          dsn,
 		WorkerSocket: h.Socket(),
 		APISocket:    filepath.Join(h.dir, "api.sock"),
 		Core:         core,
+		API:          api,
 		Lease:        daemon.DefaultLease,
 		Heartbeat:    shell.Interval(daemon.DefaultLease),
 		Grace:        replayGrace,
@@ -127,12 +134,18 @@ func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
 	}
 }
 
+// patience is how long a request of a replay waits: longer than any replay.
+const patience = 365 * 24 * time.Hour
+
 // replayGrace is the time for running jobs to end when a replay is interrupted.
 const replayGrace = time.Second
 
 // close stops everything and waits until it has stopped.
 func (h *daemonHost) close() error {
 	var err error
+	if h.caller != nil {
+		h.caller.Close()
+	}
 	if h.stop != nil {
 		h.stop()
 		<-h.ended
@@ -168,14 +181,10 @@ func (h *daemonHost) Insert(ctx context.Context, jobs []replayJob) error {
 
 // Request implements replayHost.
 func (h *daemonHost) Request(ctx context.Context, job replayJob) error {
-	a, err := h.daemon.Do(ctx, ondemand.Request{Type: job.Type, Priority: job.Priority, Payload: job.Payload, WaitCapacity: true})
-	if err != nil {
-		return err
-	}
-	if a.Kind != ondemand.Done {
-		return fmt.Errorf("request was answered %s: %s", a.Kind, a.Reason)
-	}
-	return nil
+	_, err := h.caller.Do(ctx, client.Request{
+		Type: job.Type, Priority: job.Priority, Payload: job.Payload, Timeout: patience, WaitForWorker: patience,
+	})
+	return err
 }
 
 // Tally implements replayHost. The database contains only jobs of the replay.
