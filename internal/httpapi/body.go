@@ -147,12 +147,12 @@ type requestBody struct {
 }
 
 // parseRequest reads and checks a request.
-func (h *Handler) parseRequest(body []byte) (ondemand.Request, error) {
+func (h *Handler) parseRequest(body []byte) (o ondemand.Request, err error) {
 	var q requestBody
 	if err := rest.Decode(body, &q); err != nil {
-		return ondemand.Request{}, err
+		return o, err
 	}
-	o := ondemand.Request{
+	o.Options = ondemand.Options{
 		Type:         q.Type,
 		Payload:      q.Payload,
 		Priority:     q.Priority,
@@ -173,7 +173,6 @@ func (h *Handler) parseRequest(body []byte) (ondemand.Request, error) {
 	if err := h.requests.Check(&o); err != nil {
 		return o, err
 	}
-	var err error
 	o.Payload, err = payloadLine(q.Payload)
 	return o, err
 }

@@ -157,8 +157,7 @@ func (r *frameRequest) try(step func() error) {
 // submit checks a request and passes it to the dispatcher.
 func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 	h := r.s.h
-	o := requestOf(f)
-	o.User = r.body.User()
+	o := ondemand.Request{Options: *f, User: r.body.User()}
 	if err := h.requests.Check(&o); err != nil {
 		return err
 	}
@@ -183,14 +182,6 @@ func (r *frameRequest) submit(f *workerproto.Request) (err error) {
 		r.try(func() error { return r.follow(ctx, &o) })
 	})
 	return nil
-}
-
-func requestOf(f *workerproto.Request) ondemand.Request {
-	return ondemand.Request{
-		Type: f.Type, Payload: f.Payload, Priority: f.Priority, CapacityWait: f.CapacityWait, Durable: f.Durable, LocalOnly: f.LocalOnly,
-		CoalesceKey: f.CoalesceKey, Key: f.Key, Keys: f.Keys, Events: f.Events, Timeout: f.Timeout, Expected: f.Expected,
-		Traceparent: f.Traceparent,
-	}
 }
 
 // cancel cancels an open request. It answers a direct request, unless the dispatcher has

@@ -90,7 +90,7 @@ func TestRoomTaskOf9ItemsOn3WorkersIs3ItemsEach(t *testing.T) {
 	w := &workers{
 		offerings: []Offering{{Session: 1, Worker: "a", Slots: 2}, {Session: 5, Worker: "b", Slots: 1}, {Session: 7, Worker: "c", Slots: 1}},
 	}
-	chunks, err := distribute(t, w, &FanOut{Items: items(9), Request: Request{Priority: 3, Expected: time.Hour}})
+	chunks, err := distribute(t, w, &FanOut{Items: items(9), Request: Request{Options: Options{Priority: 3, Expected: time.Hour}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"[1,2,3]", "[4,5,6]", "[7,8,9]"}, payloads(chunks))
 	for i, session := range []dispatcherd.SessionID{1, 5, 7} {
@@ -139,7 +139,7 @@ func TestAllChunksAreCancelledWhenTheCallerDisconnects(t *testing.T) {
 	w := &workers{offerings: []Offering{{Session: 1, Slots: 1}, {Session: 5, Slots: 2}}, silent: 5, waiting: disconnect}
 	s := New(newLimits(), w, func(Bound) {})
 	t.Cleanup(s.Close)
-	_, err := s.FanOut(ctx, &FanOut{Request: Request{Type: "pdf"}, PerSlot: true, Items: items(3)}, s.NewBody(""))
+	_, err := s.FanOut(ctx, &FanOut{Request: Request{Options: Options{Type: "pdf"}}, PerSlot: true, Items: items(3)}, s.NewBody(""))
 	require.ErrorContains(t, err, rest.CallerGone.Title)
 	require.Subset(t, w.abandoned, []dispatcherd.JobID{-2, -3}, "the first one may be answered before")
 }
@@ -147,12 +147,12 @@ func TestAllChunksAreCancelledWhenTheCallerDisconnects(t *testing.T) {
 func TestFanOutOptionsAreChecked(t *testing.T) {
 	s, _ := newService(t)
 	for want, f := range map[string]FanOut{
-		"give items":            {Request: Request{Type: "pdf"}},
-		"or chunks":             {Request: Request{Type: "pdf"}, Items: items(1), Chunks: items(1)},
-		"nothing to distribute": {Request: Request{Type: "pdf"}, Items: []json.RawMessage{}},
-		"1001 chunks":           {Request: Request{Type: "pdf"}, Chunks: items(MaxChunks + 1)},
+		"give items":            {Request: Request{Options: Options{Type: "pdf"}}},
+		"or chunks":             {Request: Request{Options: Options{Type: "pdf"}}, Items: items(1), Chunks: items(1)},
+		"nothing to distribute": {Request: Request{Options: Options{Type: "pdf"}}, Items: []json.RawMessage{}},
+		"1001 chunks":           {Request: Request{Options: Options{Type: "pdf"}}, Chunks: items(MaxChunks + 1)},
 		"type":                  {Items: items(1)},
-		"priority":              {Request: Request{Type: "pdf", Priority: 11}, Items: items(1)},
+		"priority":              {Request: Request{Options: Options{Type: "pdf", Priority: 11}}, Items: items(1)},
 	} {
 		require.ErrorContains(t, s.CheckFanOut(&f), want)
 	}

@@ -8,25 +8,18 @@ import (
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
+	"github.com/dispatcherd/dispatcherd/workerproto"
 )
+
+// Options are what a caller asks for, as the frame of a request contains them. Over HTTP a request has no ID.
+type Options = workerproto.Request
 
 // Request is one on-demand request.
 type Request struct {
-	Type         string
-	Payload      []byte // JSON without line breaks that can be sent to a worker, or nil
-	Priority     dispatcherd.Priority
-	Timeout      time.Duration // how long the caller waits; 0 = the default
-	CapacityWait time.Duration // how long the caller waits while no slot supports the type; 0 = the dispatcher's default
-	Durable      bool          // insert a row into Postgres instead of keeping the request in memory
-	LocalOnly    bool          // never insert a row, also if only slots of other dispatchers support the type
-	Keys         string        // for Durable: keys whose permits the job needs; "" = none
-	Expected     time.Duration // how long an attempt probably takes; 0 = unknown
-	CoalesceKey  string        // callers with the same key and request share one execution
-	Key          string        // idempotency key: the same key and request get the same answer
-	Traceparent  string        // W3C trace context, for the worker; "" = none
-	User         string        // whose share of the bounds it takes; each user has its own idempotency keys
-	Events       bool          // the caller follows the events
-	Later        bool          // the caller fetches the answer later
+	Options
+
+	User  string // whose share of the bounds it takes; each user has its own idempotency keys
+	Later bool   // the caller fetches the answer later
 
 	// The service sets the following fields before it submits the request to the dispatcher.
 

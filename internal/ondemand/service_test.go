@@ -83,7 +83,7 @@ func begin(t *testing.T, s *Service, o Request) *Follower {
 
 func TestForgottenRequestHasNoEntry(t *testing.T) {
 	s, b := newService(t)
-	f := begin(t, s, Request{Type: "pdf", Later: true, Key: "k", CoalesceKey: "c"})
+	f := begin(t, s, Request{Options: Options{Type: "pdf", Key: "k", CoalesceKey: "c"}, Later: true})
 	b.caller.Answered(Answer{Kind: Done})
 	require.Len(t, s.kept, 1)
 	require.Empty(t, s.byCoalesce, "an ended request is not shared")
@@ -99,7 +99,7 @@ func TestForgottenRequestHasNoEntry(t *testing.T) {
 func TestLateCallerOfEndedRequestStaysLate(t *testing.T) {
 	for _, started := range []bool{true, false} {
 		s, b := newService(t)
-		o := Request{Type: "pdf", Key: "late"}
+		o := Request{Options: Options{Type: "pdf", Key: "late"}}
 		first := begin(t, s, o)
 		late := begin(t, s, o)
 		if started {
@@ -158,11 +158,11 @@ func TestJoinDuringCloseIsRefused(t *testing.T) {
 	keys := []string{"a", "b", "c"}
 	followers := make([]*Follower, len(keys))
 	for i, key := range keys {
-		followers[i] = begin(t, s, Request{Type: "pdf", Key: key})
+		followers[i] = begin(t, s, Request{Options: Options{Type: "pdf", Key: key}})
 	}
 	b.abandoned = func() {
 		for _, key := range keys {
-			_, err := s.Begin(t.Context(), &Request{Type: "pdf", Key: key}, s.NewBody(""))
+			_, err := s.Begin(t.Context(), &Request{Options: Options{Type: "pdf", Key: key}}, s.NewBody(""))
 			stopping(t, err)
 		}
 	}
@@ -186,7 +186,7 @@ func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
 		for n := range 4 {
 			callers.Go(func() {
 				for range 200 { // until it is refused
-					f, err := s.Begin(t.Context(), &Request{Type: "pdf", Later: true, CoalesceKey: strconv.Itoa(n % 2)}, s.NewBody(""))
+					f, err := s.Begin(t.Context(), &Request{Options: Options{Type: "pdf", CoalesceKey: strconv.Itoa(n % 2)}, Later: true}, s.NewBody(""))
 					if err != nil {
 						stopping(t, err)
 						return
@@ -210,7 +210,7 @@ func TestLateJoinsAndCloseAreConcurrent(t *testing.T) {
 func TestRequestWithoutATimeoutGetsTheDefault(t *testing.T) {
 	s, b := newService(t)
 	for timeout, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: time.Second} {
-		f := begin(t, s, Request{Type: "pdf", Timeout: timeout})
+		f := begin(t, s, Request{Options: Options{Type: "pdf", Timeout: timeout}})
 		require.Equal(t, want, b.deadline)
 		b.caller.Answered(Answer{Kind: Done})
 		f.Leave()
@@ -220,15 +220,15 @@ func TestRequestWithoutATimeoutGetsTheDefault(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	s, _ := newService(t)
 	const long, negative = 2 * time.Hour, -time.Second
-	for _, o := range []Request{
+	for _, o := range []Options{
 		{}, {Type: "a\n"}, {Type: "pdf", Priority: 11}, {Type: "pdf", Timeout: long}, {Type: "pdf", CapacityWait: negative},
 		{Type: "pdf", Key: string(make([]byte, MaxKey+1))}, {Type: "pdf", CoalesceKey: string(make([]byte, MaxKey+1))},
 	} {
 		var p *rest.Problem
-		require.ErrorAs(t, s.Check(&o), &p)
+		require.ErrorAs(t, s.Check(&Request{Options: o}), &p)
 		require.Equal(t, rest.InvalidRequest.Name, p.Name())
 	}
-	require.NoError(t, s.Check(&Request{Type: "pdf"}))
+	require.NoError(t, s.Check(&Request{Options: Options{Type: "pdf"}}))
 }
 
 // A request is cancelled while it is submitted, and then the submission fails. Callers
@@ -238,7 +238,7 @@ func TestJoinedCallerOfCancelledAndFailedSubmissionIsAnswered(t *testing.T) {
 		s, b := newService(t)
 		joined := make(chan error, 1)
 		b.submitting = func() {
-			f := begin(t, s, Request{Type: "pdf", Durable: true, Key: "k"}) // joins
+			f := begin(t, s, Request{Options: Options{Type: "pdf", Durable: true, Key: "k"}}) // joins
 			go func() {
 				_, err := f.Ready(context.Background(), 0)
 				f.Leave()
@@ -247,7 +247,7 @@ func TestJoinedCallerOfCancelledAndFailedSubmissionIsAnswered(t *testing.T) {
 			synctest.Wait()
 			f.Cancel()
 		}
-		_, err := s.Begin(t.Context(), &Request{Type: "pdf", Durable: true, Key: "k"}, s.NewBody(""))
+		_, err := s.Begin(t.Context(), &Request{Options: Options{Type: "pdf", Durable: true, Key: "k"}}, s.NewBody(""))
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.NoError(t, <-joined)
 	})

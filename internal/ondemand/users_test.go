@@ -37,17 +37,17 @@ func TestAsynchronousRequestsOfOneUserDoNotExcludeOthers(t *testing.T) {
 	require.Equal(
 		t,
 		"too many shared requests: uid 1 has 9, wants 1 more and may have 9, while all users have 9 of 10: use fewer, or another dispatcher",
-		flood(t, s, func(int) Request { return Request{Type: "pdf", User: "uid 1", Later: true} }),
+		flood(t, s, func(int) Request { return Request{Options: Options{Type: "pdf"}, User: "uid 1", Later: true} }),
 	)
-	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Durable: true}))
+	require.Empty(t, tryBegin(t, s, Request{Options: Options{Type: "pdf", Durable: true}, User: "uid 2"}))
 }
 
 func TestKeysOfOneUserDoNotExcludeOthers(t *testing.T) {
 	s, _ := newService(t) // 10 keys
 	require.Contains(t, flood(t, s, func(n int) Request {
-		return Request{Type: "pdf", User: "uid 1", Key: strconv.Itoa(n), CoalesceKey: "c"}
+		return Request{Options: Options{Type: "pdf", Key: strconv.Itoa(n), CoalesceKey: "c"}, User: "uid 1"}
 	}), "too many Idempotency-Keys in use: uid 1 has 9, wants 1 more and may have 9")
-	require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Key: "k"}))
+	require.Empty(t, tryBegin(t, s, Request{Options: Options{Type: "pdf", Key: "k"}, User: "uid 2"}))
 }
 
 func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
@@ -67,7 +67,7 @@ func TestBodiesOfOneUserDoNotExcludeOthers(t *testing.T) {
 func TestKeptAnswersOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
 	s, b := newService(t) // 10 shared requests
 	end := func(user string, n int) {
-		f := begin(t, s, Request{Type: "pdf", User: user, Key: strconv.Itoa(n)})
+		f := begin(t, s, Request{Options: Options{Type: "pdf", Key: strconv.Itoa(n)}, User: user})
 		b.caller.Answered(Answer{Kind: Done})
 		f.Leave()
 	}
@@ -87,8 +87,10 @@ func TestCallersOfOneRequestDoNotExcludeOthers(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		s, _ := newService(t) // four times as many callers as requests
 		require.Regexp(t, "^too many callers of shared requests: uid 1 has 3[56], wants 1 more and may have 35",
-			flood(t, s, func(int) Request { return Request{Type: "pdf", User: "uid 1", Later: later, CoalesceKey: "c"} }))
-		require.Empty(t, tryBegin(t, s, Request{Type: "pdf", User: "uid 2", Later: later, CoalesceKey: "c"}))
+			flood(t, s, func(int) Request {
+				return Request{Options: Options{Type: "pdf", CoalesceKey: "c"}, User: "uid 1", Later: later}
+			}))
+		require.Empty(t, tryBegin(t, s, Request{Options: Options{Type: "pdf", CoalesceKey: "c"}, User: "uid 2", Later: later}))
 	}
 }
 
@@ -109,7 +111,7 @@ func TestEventsOfOneUserDoNotReplaceThoseOfOthers(t *testing.T) {
 func TestKeptBytesOfOneUserDoNotReplaceAnswersOfOthers(t *testing.T) {
 	s, b := newService(t) // 1 MiB
 	end := func(user string, n, size int) {
-		f := begin(t, s, Request{Type: "pdf", User: user, Key: strconv.Itoa(n)})
+		f := begin(t, s, Request{Options: Options{Type: "pdf", Key: strconv.Itoa(n)}, User: user})
 		b.caller.Answered(Answer{Kind: Done, Payload: make([]byte, size)})
 		f.Leave()
 	}

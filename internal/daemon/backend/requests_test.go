@@ -29,12 +29,12 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	c := NewRequests(actor.NewActor(actor.New(actor.DefaultConfig()), nil))
 	c.loop.Start(silent{})
 	before, late := ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}, ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}
-	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, before)
+	c.Submit(ondemand.Request{Options: ondemand.Options{Type: "x"}, WaitCapacity: true}, before)
 	c.loop.Stop()
 	c.Release()
 	require.Equal(t, ondemand.Stopping, (<-before.C).Kind)
 
-	c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
+	c.Submit(ondemand.Request{Options: ondemand.Options{Type: "x"}, WaitCapacity: true}, late)
 	require.Equal(t, ondemand.Stopping, (<-late.C).Kind)
 
 	submitted, ends := c.Tally()
@@ -61,7 +61,7 @@ func TestAnAbandonedCallerLearnsThatItsRequestStarted(t *testing.T) {
 		c.loop.Start(silent{})
 		defer c.loop.Stop()
 		late := &begun{AnswerTo: ondemand.AnswerTo{C: make(chan ondemand.Answer, 1)}}
-		id := c.Submit(ondemand.Request{Type: "x", WaitCapacity: true}, late)
+		id := c.Submit(ondemand.Request{Options: ondemand.Options{Type: "x"}, WaitCapacity: true}, late)
 		gone := make(chan struct{})
 		c.loop.Ask(func(*actor.Core) { // the loop is busy
 			go func() {
