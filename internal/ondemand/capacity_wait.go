@@ -49,7 +49,7 @@ func (f *Follower) waitForCapacity(ctx context.Context, limit time.Duration, fre
 		return err
 	}
 	f.wait.limit = limit
-	f.checkIn = f.wait.left(f.s.backend, v.Job)
+	f.checkIn = f.wait.left(f.shared.s.backend, v.Job)
 	if limit == 0 && !f.wait.since.IsZero() {
 		return rest.NoSlot.Of("no slot supports the type; only callers with wait_for_worker continue to wait")
 	}

@@ -3,37 +3,17 @@ package ondemand
 import (
 	"fmt"
 	"time"
-
-	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // This file enforces the deadlines that the core does not know: the deadlines of rows,
 // and of the callers of a shared request. A caller stops waiting at its own deadline.
 // The request ends when its last caller has left.
 
-// deadlineOf returns the deadline of a caller of a shared request; zero = the core
-// enforces it.
-func deadlineOf(r *Request, fresh bool, began time.Time) time.Time {
-	if fresh && r.CoalesceKey == "" && !r.Durable {
-		return time.Time{}
-	}
-	return began.Add(r.Timeout)
-}
-
-// callerLate returns the problem of a caller whose deadline passed.
-func (f *Follower) callerLate(job dispatcherd.JobID) error {
-	f.late = true
-	p := rest.DeadlinePassed.Of(f.shared.lateReason()).About(job)
-	p.Via = f.shared.via
-	return p
-}
-
-// answerFor returns the answer for a caller with a deadline. The worker also
-// enforces the timeout. The failure that it reports may arrive after the deadline
-// and before the timer fires. For the caller this is a late answer.
-func answerFor(a *Answer, due time.Time) *Answer {
-	if a == nil || a.Kind != Failed || due.IsZero() || time.Now().Before(due) {
+// Answer returns the caller's answer, or nil while the request has not ended. The worker also enforces the timeout. The failure that it
+// reports may arrive after the deadline of the caller and before its timer fires. For the caller this is a late answer.
+func (f *Follower) Answer(v *View) *Answer {
+	a := v.answer
+	if a == nil || a.Kind != Failed || f.due.IsZero() || time.Now().Before(f.due) {
 		return a
 	}
 	return &Answer{Kind: Late, Reason: lateReason(true, false), Worker: a.Worker, Via: a.Via}

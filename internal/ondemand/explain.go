@@ -27,32 +27,24 @@ func Explain(err error) *rest.Problem {
 // pausePatience is when a caller may try again after a pause without an end has refused its request.
 const pausePatience = time.Minute
 
-// ExplainAnswer returns the problem of an answer that is not Done.
-func ExplainAnswer(a *Answer) *rest.Problem {
-	p := problemOf(a)
-	p.Via = a.Via
-	return p
+// kinds are the problems of answers that are not Done.
+var kinds = map[AnswerKind]rest.Kind{
+	Failed: rest.JobFailed, Late: rest.DeadlinePassed, Unsupported: rest.NoSlot, Busy: rest.QueueFull, Stopping: rest.Stopping,
+	Paused: rest.Paused, Cancelled: rest.JobCancelled,
 }
 
-func problemOf(a *Answer) *rest.Problem {
+// ExplainAnswer returns the problem of an answer that is not Done.
+func ExplainAnswer(a *Answer) *rest.Problem {
+	p := kinds[a.Kind].Of(a.Reason)
+	p.Via = a.Via
 	switch a.Kind {
-	case Failed:
-		return rest.JobFailed.Of(a.Reason)
-	case Late:
-		return rest.DeadlinePassed.Of(a.Reason)
 	case Unsupported:
-		return rest.NoSlot.Of(a.Reason + ": start a worker for the type, or let the request wait for one " +
-			"(wait_for_worker in the request, --wait-for-worker of the command)")
-	case Busy:
-		return rest.QueueFull.Of(a.Reason).Retryable()
-	case Stopping:
-		return rest.Stopping.Of(a.Reason).Retryable()
+		p.Detail += ": start a worker for the type, or let the request wait for one " +
+			"(wait_for_worker in the request, --wait-for-worker of the command)"
+	case Busy, Stopping:
+		return p.Retryable()
 	case Paused:
-		p := rest.Paused.Of(a.Reason)
 		p.RetryAfterMS = cmp.Or(a.Retry, pausePatience).Milliseconds()
-		return p
-	case Cancelled:
-		return rest.JobCancelled.Of(a.Reason)
 	}
-	return rest.Internal.Of("an answer of an unknown kind")
+	return p
 }

@@ -1,7 +1,6 @@
 package ondemand
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,20 +41,7 @@ type Chunk struct {
 	Answer  Answer
 }
 
-// Divide returns the sizes of n chunks of items, which differ by at most 1. It omits empty
-// chunks.
-func Divide(items, n int) []int {
-	sizes := make([]int, min(items, n))
-	for i := range sizes {
-		sizes[i] = items / n
-		if i < items%n {
-			sizes[i]++
-		}
-	}
-	return sizes
-}
-
-// Divide returns the payloads of the chunks for n workers or slots, and the number of items in each.
+// Divide returns the payloads of the chunks for n workers or slots, and the number of items in each. No chunk is empty.
 func (f *FanOut) Divide(n int) []Chunk {
 	if f.Items == nil {
 		chunks := make([]Chunk, len(f.Chunks))
@@ -64,15 +50,16 @@ func (f *FanOut) Divide(n int) []Chunk {
 		}
 		return chunks
 	}
-	sizes, at := Divide(len(f.Items), n), 0
-	chunks := make([]Chunk, len(sizes))
-	for i, size := range sizes {
-		items := make([][]byte, size)
-		for k := range items {
-			items[k] = f.Items[at+k]
+	items, chunks := f.Items, make([]Chunk, min(n, len(f.Items)))
+	for i := range chunks {
+		c, left := &chunks[i], len(chunks)-i
+		c.Items = (len(items) + left - 1) / left
+		for _, item := range items[:c.Items] {
+			c.Payload = append(append(c.Payload, ','), item...)
 		}
-		chunks[i] = Chunk{Items: size, Payload: append(append([]byte{'['}, bytes.Join(items, []byte{','})...), ']')}
-		at += size
+		c.Payload[0] = '[' // replaces the comma before the first item
+		c.Payload = append(c.Payload, ']')
+		items = items[c.Items:]
 	}
 	return chunks
 }
@@ -93,22 +80,19 @@ func (s *Service) CheckFanOut(f *FanOut) error {
 	return nil
 }
 
-// numbered is a Caller that sends its answer and the number of its chunk to a channel, which has room for the answers of all chunks.
-type numbered struct {
+// chunkCaller is the Caller of a chunk. It sends the answered chunk to a channel, which has room for all chunks.
+type chunkCaller struct {
 	AnswerOnly
 
-	chunk int
-	to    chan<- numberedAnswer
-}
-
-type numberedAnswer struct {
-	Answer
-
-	chunk int
+	chunk *Chunk
+	to    chan<- *Chunk
 }
 
 // Answered implements Caller.
-func (c numbered) Answered(a Answer) { c.to <- numberedAnswer{a, c.chunk} }
+func (c chunkCaller) Answered(a Answer) {
+	c.chunk.Answer = a
+	c.to <- c.chunk
+}
 
 // FanOut distributes a checked fan-out and waits for all answers. It does not retry. If ctx
 // ends first, it cancels all requests and returns the problem CallerGone. If no worker
@@ -121,12 +105,12 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut, held *Body) ([]Chunk, e
 	}
 	chunks := f.Divide(min(len(places), MaxChunks))
 	request := s.submittable(&f.Request)
-	ids, answers := make([]dispatcherd.JobID, len(chunks)), make(chan numberedAnswer, len(chunks))
+	ids, answered := make([]dispatcherd.JobID, len(chunks)), make(chan *Chunk, len(chunks))
 	for i := range chunks {
 		c := &chunks[i]
 		c.Offering = places[i%len(places)]
 		request.Payload, request.Session = c.Payload, c.Session
-		caller := numbered{chunk: i, to: answers}
+		caller := chunkCaller{chunk: c, to: answered}
 		var err error
 		if ids[i], err = s.backend.Submit(ctx, request, caller); err != nil {
 			caller.Answered(Answer{Kind: Failed, Reason: Explain(err).Detail})
@@ -134,15 +118,14 @@ func (s *Service) FanOut(ctx context.Context, f *FanOut, held *Body) ([]Chunk, e
 	}
 	for range chunks {
 		select {
-		case a := <-answers:
-			if err := held.Add(int64(len(a.Payload))); err != nil {
-				a.Answer = Answer{Kind: Busy, Reason: "the result was dropped: " + Explain(err).Detail}
+		case c := <-answered:
+			if err := held.Add(int64(len(c.Answer.Payload))); err != nil {
+				c.Answer = Answer{Kind: Busy, Reason: "the result was dropped: " + Explain(err).Detail}
 			}
-			chunks[a.chunk].Answer = a.Answer
 		case <-ctx.Done():
-			for i := range chunks {
-				if chunks[i].Answer.Kind == 0 && ids[i] != 0 { // one that was answered meanwhile is not found
-					s.backend.Abandon(ids[i], numbered{chunk: i, to: answers})
+			for i, id := range ids {
+				if id != 0 { // one that was answered is not found
+					s.backend.Abandon(id, chunkCaller{chunk: &chunks[i], to: answered})
 				}
 			}
 			return nil, rest.CallerGone.Of("")

@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -15,12 +16,19 @@ import (
 )
 
 func TestSizesOfChunksDifferByAtMostOne(t *testing.T) {
-	require.Equal(t, []int{3, 3, 3}, Divide(9, 3), "article 2: 3 workers and 9 items")
-	require.Equal(t, []int{4, 3, 3}, Divide(10, 3))
-	require.Equal(t, []int{1, 1}, Divide(2, 3), "no chunk is empty")
+	divide := func(n, places int) (sizes []int) {
+		for _, c := range (&FanOut{Items: items(n)}).Divide(places) {
+			sizes = append(sizes, c.Items)
+			require.Equal(t, c.Items, bytes.Count(c.Payload, []byte{','})+1)
+		}
+		return sizes
+	}
+	require.Equal(t, []int{3, 3, 3}, divide(9, 3), "article 2: 3 workers and 9 items")
+	require.Equal(t, []int{4, 3, 3}, divide(10, 3))
+	require.Equal(t, []int{1, 1}, divide(2, 3), "no chunk is empty")
 	rapid.Check(t, func(t *rapid.T) {
 		items, n := rapid.IntRange(1, 1000).Draw(t, "items"), rapid.IntRange(1, 100).Draw(t, "n")
-		sizes, sum := Divide(items, n), 0
+		sizes, sum := divide(items, n), 0
 		for _, size := range sizes {
 			require.Positive(t, size)
 			require.LessOrEqual(t, size-sizes[len(sizes)-1], 1)

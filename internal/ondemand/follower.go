@@ -11,7 +11,6 @@ import (
 // Follower is one caller of a shared request, or an observer returned by Find. Only
 // one goroutine may use it. It must call Leave or Withdraw in the end.
 type Follower struct {
-	s       *Service
 	shared  *Shared
 	user    string
 	key     string        // the caller's entry in Service.byKey; "" = none
@@ -57,7 +56,10 @@ func (s *Service) Begin(ctx context.Context, o *Request, body *Body) (*Follower,
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{s: s, shared: shared, user: o.User, key: key, due: deadlineOf(&req, fresh, began)}
+	f := &Follower{shared: shared, user: o.User, key: key}
+	if !fresh || req.CoalesceKey != "" || req.Durable {
+		f.due = began.Add(req.Timeout)
+	}
 	begun := false
 	defer func() { // also executed after a panic
 		if !begun {
@@ -93,7 +95,7 @@ func (s *Service) waitLaterLocked(of *Follower) bool {
 	if s.closed {
 		return false
 	}
-	f := &Follower{s: s, shared: of.shared, user: of.user, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
+	f := &Follower{shared: of.shared, user: of.user, due: of.due, wait: of.wait, checkIn: of.checkIn, later: true}
 	f.shared.attachLocked(f.user, true)
 	s.later.Go(func() {
 		_, _, _ = f.Await(context.Background()) // f.late says how the wait ended
@@ -146,7 +148,7 @@ func (s *Service) Find(id string) *Follower {
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now(), "")
 	if r := s.byID[id]; r != nil {
-		return &Follower{s: s, shared: r, watches: true}
+		return &Follower{shared: r, watches: true}
 	}
 	return nil
 }
@@ -164,9 +166,6 @@ func (f *Follower) Via() string { return f.shared.via }
 // event.
 func (f *Follower) Look(from int) View { return f.shared.look(from) }
 
-// Answer returns the caller's answer, or nil while the request has not ended.
-func (f *Follower) Answer(v *View) *Answer { return answerFor(v.answer, f.due) }
-
 // Wait waits until the request has changed since v was read, or until heartbeat
 // fires. A returned error is a problem (RFC 9457), and the caller must stop
 // waiting. When ctx ends, the problem is CallerGone.
@@ -182,13 +181,16 @@ func (f *Follower) Wait(ctx context.Context, v *View, heartbeat <-chan time.Time
 		case <-v.changed:
 			return nil
 		case <-f.check:
-			left := f.wait.left(f.s.backend, v.Job)
+			left := f.wait.left(f.shared.s.backend, v.Job)
 			if left == 0 {
 				return rest.NoSlot.Of(noCapacity)
 			}
 			f.check = time.After(left)
 		case <-f.deadline:
-			return f.callerLate(v.Job)
+			f.late = true
+			p := rest.DeadlinePassed.Of(f.shared.lateReason()).About(v.Job)
+			p.Via = f.shared.via
+			return p
 		case <-heartbeat:
 			return nil
 		case <-ctx.Done():

@@ -80,14 +80,14 @@ func (s *Service) join(o *Request, key string, body *Body) (_ *Shared, fresh boo
 		callers:  1,
 		changed:  make(chan struct{}),
 	}
-	if old := s.byKey[key]; key != "" && old != nil {
+	if old := s.byKey[key]; old != nil {
 		if old.mark != mark {
 			return nil, false, rest.KeyReused.Of("the key was used for another type, payload, priority, durable, keys or coalesce_key")
 		}
 		old.attachLocked(o.User, o.Later)
 		return old, false, nil
 	}
-	if old := s.byCoalesce[coalesce]; coalesce != "" && old != nil {
+	if old := s.byCoalesce[coalesce]; old != nil {
 		if err := s.makeRoomForKeyLocked(key); err != nil {
 			return nil, false, err
 		}

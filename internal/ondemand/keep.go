@@ -142,9 +142,7 @@ func (s *Service) purgeLocked(now time.Time, user string) {
 // dropLocked removes a request from all maps and subtracts its bytes. Followers
 // that are still reading keep their references.
 func (s *Service) dropLocked(r *Shared) {
-	if s.byID[r.id] == r {
-		delete(s.byID, r.id)
-	}
+	delete(s.byID, r.id)
 	r.grow(-r.bytes)
 	s.keeps.Add(r.user, -r.weight)
 	r.weight = 0
@@ -174,18 +172,8 @@ func (s *Service) unnameLocked(r *Shared) {
 
 // unshareLocked removes a request from the coalesce keys.
 func (s *Service) unshareLocked(r *Shared) {
-	if r.coalesce != "" && s.byCoalesce[r.coalesce] == r {
+	if s.byCoalesce[r.coalesce] == r {
 		delete(s.byCoalesce, r.coalesce)
-	}
-}
-
-// hideLocked hides a request that is about to end from new callers. A late request
-// keeps its keys, because only its end shows whether it has started.
-func (s *Service) hideLocked(r *Shared, end AnswerKind) {
-	if end == Late {
-		s.unshareLocked(r)
-	} else {
-		s.unnameLocked(r)
 	}
 }
 

@@ -51,8 +51,8 @@ type Service struct {
 	keys       *quota.Quota       // their idempotency keys
 	keeps      *quota.Quota       // what kept answers occupy, see Shared.weight
 	byID       map[string]*Shared // that can be found
-	byKey      map[string]*Shared // by idempotency key, see keyEntry
-	byCoalesce map[string]*Shared // that have not ended
+	byKey      map[string]*Shared // by idempotency key, see keyEntry; none has ""
+	byCoalesce map[string]*Shared // that have not ended; none has ""
 	kept       []*Shared          // ended requests, ordered by the time of their end
 	closed     bool
 }

@@ -176,8 +176,12 @@ func (r *Shared) leave(f *Follower) {
 		r.detached = s.waitLaterLocked(f)
 		last = !r.detached
 	}
-	if last {
-		s.hideLocked(r, end)
+	switch {
+	case !last:
+	case end == Late: // it keeps its keys, because only its end shows whether it has started
+		s.unshareLocked(r)
+	default:
+		s.unnameLocked(r)
 	}
 	s.mu.Unlock()
 	if last {
