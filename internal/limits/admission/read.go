@@ -293,11 +293,7 @@ func (c *Controller) readPortion(ctx context.Context) (more, full bool, err erro
 		if s.listed && !s.locked {
 			full = !c.book.Head(w.Class, w.Job) || full
 		} else { // the book may know returned jobs of the class, but not those that follow
-			count := 2
-			if w.Whole {
-				count = 1
-			}
-			full = !c.book.Arrived(w.Class, w.Job, count) || full
+			full = !c.book.Arrived(w.Class, w.Job, !w.Whole) || full
 			for _, j := range w.Rest {
 				c.book.Add(w.Class, j)
 			}

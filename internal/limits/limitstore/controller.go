@@ -29,22 +29,22 @@ var ErrNotController = errors.New("this dispatcher is no longer the controller")
 
 // beginSQL waits for the statements of the former number, which hold FOR SHARE on the row.
 const beginSQL = `
-UPDATE dispatcherd.controller SET admissions = admissions + 1 WHERE dispatcher = $1::int AND term = $2::bigint RETURNING admissions`
+WITH next AS (
+	UPDATE dispatcherd.controller SET admissions = admissions + 1 WHERE dispatcher = $1::int AND term = $2::bigint RETURNING admissions
+)
+SELECT coalesce((SELECT admissions FROM next), 0)`
 
 // Begin makes the statements of all former numbers change nothing. It returns the fence below all fences
 // of this number, and the largest id of a waiting row, or 0.
 func (c *Controller) Begin(ctx context.Context) (firstFence, lastArrived int64, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		err := conn.QueryRow(ctx, beginSQL, c.Dispatcher, c.Term).Scan(&c.number)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return 0, ErrNotController
-		}
-		if err == nil {
-			err = conn.QueryRow(ctx, `SELECT coalesce((SELECT j.id::bigint FROM dispatcherd.jobs_live j WHERE `+waitingJobs+`
-				ORDER BY j.fence DESC, j.id + 0 DESC LIMIT 1), 0)`).Scan(&lastArrived)
-		}
-		return 0, err
-	})
+	err = c.Do.Scan(ctx, beginSQL, []any{c.Dispatcher, c.Term}, &c.number)
+	switch {
+	case err == nil && c.number == 0:
+		err = ErrNotController
+	case err == nil:
+		err = c.Do.Scan(ctx, `SELECT coalesce((SELECT j.id::bigint FROM dispatcherd.jobs_live j WHERE `+waitingJobs+`
+			ORDER BY j.fence DESC, j.id + 0 DESC LIMIT 1), 0)`, nil, &lastArrived)
+	}
 	return c.number << 32, lastArrived, err
 }
 
@@ -89,10 +89,9 @@ func (c *Controller) Limits(ctx context.Context) (list []permits.Limit, err erro
 }
 
 func (c *Controller) limits(ctx context.Context, which string, arg any) (list []permits.Limit, err error) {
-	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (l permits.Limit, err error) {
-		return l, row.Scan(&l.Key, &l.Capacity, &l.Rate, &l.Per, &l.Scope, &l.OnRetry)
-	}, `SELECT key, coalesce(capacity, -1), coalesce(rate, 0), coalesce(`+micros("per")+`, 0),
-		(scope = 'dispatcher')::int, (on_retry = 'wait')::int FROM dispatcherd.limits `+which, arg)
+	return claim.Collect(ctx, c.Do, pgx.RowToStructByPos[permits.Limit], `SELECT key, coalesce(capacity, -1), coalesce(rate, 0),
+		coalesce((extract(epoch FROM per) * 1000000)::bigint, 0), (scope = 'dispatcher')::int, (on_retry = 'wait')::int
+		FROM dispatcherd.limits `+which, arg)
 }
 
 // Held is a row with a fence.
@@ -105,15 +104,12 @@ type Held struct {
 
 // Held reads all rows with a fence.
 func (c *Controller) Held(ctx context.Context) (list []Held, err error) {
-	return claim.Collect(ctx, c.Scan, func(row pgx.CollectableRow) (h Held, err error) {
-		return h, row.Scan(&h.ID, &h.Keys, &h.Type, &h.Priority, &h.RunAt, &h.Fence, &h.Returned, &h.Started, &h.Dispatcher, &h.Ago)
-	}, `SELECT id::bigint, keys, type::text, priority::smallint, `+micros("run_at")+`, abs(fence), fence < 0, status = 'running',
-		coalesce(dispatcher, admitted_to, 0), coalesce(`+micros("clock_timestamp() - started_at")+`, 0)
+	return claim.Collect(ctx, c.Scan, pgx.RowToStructByNameLax[Held], `SELECT id::bigint, keys, type::text, priority::smallint,
+		(extract(epoch FROM run_at) * 1000000)::bigint AS run_at, abs(fence) AS fence, fence < 0 AS returned, status = 'running' AS started,
+		coalesce(dispatcher, admitted_to, 0) AS dispatcher,
+		coalesce((extract(epoch FROM clock_timestamp() - started_at) * 1000000)::bigint, 0) AS ago
 		FROM dispatcherd.jobs_live WHERE keys IS NOT NULL AND fence IS NOT NULL`)
 }
-
-// micros is a time of the table in microseconds.
-func micros(column string) string { return `(extract(epoch FROM ` + column + `) * 1000000)::bigint` }
 
 // Waiting is a waiting row.
 type Waiting struct {
@@ -130,30 +126,18 @@ const waitingJobs = `j.keys IS NOT NULL AND j.fence IS NULL`
 // Arrived reads waiting rows with ids above after in the order of their ids, up to most, and whether limits
 // were edited. A row with a smaller id may be committed later: Heads finds it.
 func (c *Controller) Arrived(ctx context.Context, after int64, most int) (list []Waiting, edited bool, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		// The planner does not know that fence is constant, so the order names it.
-		rows, _ := conn.Query(ctx,
-			`SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint, `+micros("j.run_at")+` FROM dispatcherd.jobs_live j
-			WHERE `+waitingJobs+` AND j.id + 0 > $1::bigint ORDER BY j.fence, j.id + 0 LIMIT $2`,
-			after,
-			most,
-		)
-		list, err = collect(rows)
-		if err == nil {
-			err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited')`).Scan(&edited)
-		}
-		return len(list), err
-	})
+	// The planner does not know that fence is constant, so the order names it.
+	list, err = claim.Collect(ctx, c.Do, waitingRow, `SELECT j.id::bigint, j.keys, j.type::text, j.priority::smallint,
+		(extract(epoch FROM j.run_at) * 1000000)::bigint FROM dispatcherd.jobs_live j
+		WHERE `+waitingJobs+` AND j.id + 0 > $1::bigint ORDER BY j.fence, j.id + 0 LIMIT $2`, after, most)
+	if err == nil {
+		err = c.Do.Scan(ctx, `SELECT EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'limits_edited')`, nil, &edited)
+	}
 	return list, edited, err
 }
 
-func collect(rows pgx.Rows) (list []Waiting, err error) {
-	var w Waiting
-	_, err = pgx.ForEachRow(rows, []any{&w.ID, &w.Keys, &w.Type, &w.Priority, &w.RunAt}, func() error {
-		list = append(list, w)
-		return nil
-	})
-	return list, err
+func waitingRow(row pgx.CollectableRow) (w Waiting, err error) {
+	return w, row.Scan(&w.ID, &w.Keys, &w.Type, &w.Priority, &w.RunAt)
 }
 
 // headsSQL reads the first job of each class after a class, with one index descent for each.
@@ -183,36 +167,29 @@ const longClass = 16
 // Heads reads the first waiting job of each class after a class, in the order of the classes, up to most. If classes have few jobs, it
 // reads all of them.
 func (c *Controller) Heads(ctx context.Context, after permits.Class, most int) (list []Waiting, err error) {
-	err = c.Scan(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		list = nil
-		for sql := scanSQL; ; {
-			rows, _ := conn.Query(ctx, sql, after.Keys, after.Type, after.Priority, most)
-			read, err := collect(rows)
-			had := len(list)
-			for _, w := range read {
-				if n := len(list); n > had && list[n-1].Class == w.Class {
-					list[n-1].Rest = append(list[n-1].Rest, w.Job)
-					continue
-				}
-				w.Whole = sql == scanSQL
-				list = append(list, w)
+	for sql := scanSQL; ; {
+		read, err := claim.Collect(ctx, c.Scan, waitingRow, sql, after.Keys, after.Type, after.Priority, most)
+		had := len(list)
+		for _, w := range read {
+			if n := len(list); n > had && list[n-1].Class == w.Class {
+				list[n-1].Rest = append(list[n-1].Rest, w.Job)
+				continue
 			}
-			if err != nil || len(read) < most {
-				list = list[:min(len(list), most)]
-				return len(list), err
-			}
+			w.Whole = sql == scanSQL
+			list = append(list, w)
+		}
+		if err == nil && len(read) == most {
 			last := &list[len(list)-1]
 			last.Whole, last.Rest = false, nil // others may follow
-			if len(list) >= most {
-				list = list[:most]
-				return most, nil
-			}
-			if after = last.Class; longClass*(len(list)-had) < most {
-				sql = headsSQL
-			}
+			after = last.Class
 		}
-	})
-	return list, err
+		if err != nil || len(read) < most || len(list) >= most {
+			return list[:min(len(list), most)], err
+		}
+		if longClass*(len(list)-had) < most {
+			sql = headsSQL
+		}
+	}
 }
 
 // refillSQL reads the next jobs, up to $2 of each, that answer the Refills $1.
@@ -380,17 +357,13 @@ type Type struct {
 // Types reads the slots of all dispatchers by type. A type whose rows are paused has none, so its jobs get no permits and give back
 // those that they do not use.
 func (c *Controller) Types(ctx context.Context) (types map[string]Type, err error) {
-	types = map[string]Type{}
-	_, err = claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (t Type, err error) {
-		var name string
-		err = row.Scan(&name, &t.Slots, &t.Dispatchers)
-		types[name] = t
-		return t, err
-	}, `SELECT t.key, sum(t.value::bigint)::bigint, array_agg(d.id ORDER BY d.id) FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
-		WHERE `+claim.Alive+` AND t.value::bigint > 0
-			AND NOT EXISTS (SELECT FROM dispatcherd.types p WHERE p.type = t.key AND p.paused IN ('all', 'queued')
-				AND (p.paused_until IS NULL OR p.paused_until > clock_timestamp()))
-		GROUP BY t.key`)
+	err = c.Do.Scan(ctx, `SELECT coalesce(json_object_agg(key, row_to_json(found)), '{}') FROM (
+			SELECT t.key, sum(t.value::bigint)::bigint AS slots, array_agg(d.id ORDER BY d.id) AS dispatchers
+			FROM dispatcherd.dispatchers d, jsonb_each_text(d.capacity) t
+			WHERE `+claim.Alive+` AND t.value::bigint > 0
+				AND NOT EXISTS (SELECT FROM dispatcherd.types p WHERE p.type = t.key AND p.paused IN ('all', 'queued')
+					AND (p.paused_until IS NULL OR p.paused_until > clock_timestamp()))
+			GROUP BY t.key) found`, nil, &types)
 	return types, err
 }
 

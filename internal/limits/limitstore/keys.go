@@ -1,14 +1,12 @@
 package limitstore
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -38,24 +36,21 @@ type holder struct {
 
 // holdersSQL reads rows with fences: of all keys, or of $1; $2 how many. Returned rows are first.
 const holdersSQL = `
-SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to),
-	coalesce((SELECT d.name FROM dispatcherd.dispatchers d WHERE d.id = coalesce(j.dispatcher, j.admitted_to)), ''),
-	CASE WHEN j.status = 'running' THEN j.started_at END, j.keys
+SELECT j.id::bigint, j.type::text, j.fence, coalesce(j.dispatcher, j.admitted_to) AS dispatcher,
+	coalesce((SELECT d.name FROM dispatcherd.dispatchers d WHERE d.id = coalesce(j.dispatcher, j.admitted_to)), '') AS dispatcher_name,
+	CASE WHEN j.status = 'running' THEN j.started_at END AS started_at, j.keys
 FROM dispatcherd.jobs_live j WHERE j.keys IS NOT NULL AND j.fence IS NOT NULL
 	AND ($1::text[] IS NULL OR EXISTS (SELECT FROM unnest(string_to_array(j.keys, ' ')) word WHERE split_part(word, '*', 1) = ANY ($1)))
 ORDER BY j.fence, j.id + 0 LIMIT $2`
 
 // holders reads the rows with fences that need one of the keys; without keys, all of them.
 func (k Keys) holders(ctx context.Context, keys []string) (list []holder, err error) {
-	return claim.Rows(ctx, k.DB, func(row pgx.CollectableRow) (h holder, err error) {
-		return h, row.Scan(&h.ID, &h.Type, &h.Fence, &h.Dispatcher, &h.DispatcherName, &h.StartedAt, &h.Keys)
-	}, holdersSQL, keys, maxPermits)
+	return claim.List[holder](ctx, k.DB, holdersSQL, keys, maxPermits)
 }
 
 // heads reads the first waiting row of each class after a class.
 func (k Keys) heads(ctx context.Context, after permits.Class, most int) ([]Waiting, error) {
-	rows, _ := k.DB.Query(ctx, headsSQL, after.Keys, after.Type, after.Priority, most)
-	return collect(rows)
+	return claim.Rows(ctx, k.DB, waitingRow, headsSQL, after.Keys, after.Type, after.Priority, most)
 }
 
 // limitsOfSQL reads the limits that apply to those of the keys $1 that have one: the exact one, or else that of the longest prefix.
@@ -84,14 +79,12 @@ func (k Keys) Limits(ctx context.Context, keys []string) (map[string]contract.Li
 
 // Controller returns the dispatcher that admits jobs with keys, or nil.
 func (k Keys) Controller(ctx context.Context) (*contract.Controller, error) {
-	var c contract.Controller
-	err := k.DB.QueryRow(ctx, `SELECT d.id, d.name FROM dispatcherd.controller c
-		JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL`).
-		Scan(&c.Dispatcher, &c.Name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	list, err := claim.List[contract.Controller](ctx, k.DB, `SELECT d.id AS dispatcher, d.name FROM dispatcherd.controller c
+		JOIN dispatcherd.dispatchers d ON d.id = c.dispatcher WHERE d.lost_at IS NULL`)
+	if len(list) == 0 {
+		return nil, err
 	}
-	return &c, err
+	return &list[0], err
 }
 
 // add adds a holder to a summary. A returned row waits.
@@ -105,12 +98,6 @@ func add(s *contract.KeySummary, h *holder, cost int64) {
 		s.Held += cost
 	}
 	s.Holders++
-}
-
-// needs returns the needs of keys in the table, which the constraint has checked.
-func needs(keys string) []permits.Need {
-	list, _ := permits.Parse(keys)
-	return list
 }
 
 // List returns a page of the keys that jobs hold or wait for and whose names begin with a prefix, in the order of their names, after a
@@ -133,28 +120,23 @@ func (k Keys) List(ctx context.Context, prefix, after string, limit int) (page c
 		return all[key]
 	}
 	for i := range held {
-		for _, n := range needs(held[i].Keys) {
+		for _, n := range permits.NeedsOf(held[i].Keys) {
 			add(of(n.Key), &held[i], n.Cost)
 		}
 	}
 	for i := range waiting {
-		for _, n := range needs(waiting[i].Keys) {
+		for _, n := range permits.NeedsOf(waiting[i].Keys) {
 			of(n.Key).Classes++
 		}
 	}
-	var names []string
-	for name := range all {
+	var list []contract.KeySummary
+	for name, s := range all {
 		if name > after && strings.HasPrefix(name, prefix) {
-			names = append(names, name)
+			list = append(list, *s)
 		}
 	}
-	slices.Sort(names)
-	names = names[:min(len(names), limit+1)]
-	list := make([]contract.KeySummary, len(names))
-	for i, name := range names {
-		list[i] = *all[name]
-	}
-	if page.Page, err = k.page(ctx, list, limit); err == nil {
+	slices.SortFunc(list, func(a, b contract.KeySummary) int { return cmp.Compare(a.Key, b.Key) })
+	if page.Page, err = k.page(ctx, list[:min(len(list), limit+1)], limit); err == nil {
 		page.Controller, err = k.Controller(ctx)
 	}
 	return page, err

@@ -47,11 +47,11 @@ func (c *Controller) Unstarted(ctx context.Context) (keys []string, err error) {
 // Starts reads what was admitted to keys with a rate, and what has started. A key has up to 65 records for each dispatcher, so the keys of
 // one statement should be few. Only the controller changes the records.
 func (c *Controller) Starts(ctx context.Context, keys []string) (list []permits.Start, err error) {
-	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (s permits.Start, err error) {
-		return s, row.Scan(&s.Key, &s.Dispatcher, &s.At, &s.Cost, &s.Ago)
-	}, `SELECT key, dispatcher, CASE WHEN part = 'infinity' THEN $1 ELSE `+micros("last")+` END, cost,
-				CASE WHEN part <> 'infinity' THEN `+micros("clock_timestamp() - last")+` ELSE 0 END FROM dispatcherd.key_starts
-			WHERE key = ANY ($2::text[]) AND expires > now() AND cost > 0 ORDER BY key, dispatcher, part`, int64(NotStarted), keys)
+	return claim.Collect(ctx, c.Do, pgx.RowToStructByNameLax[permits.Start], `SELECT key, dispatcher, cost,
+			CASE WHEN part = 'infinity' THEN $1 ELSE (extract(epoch FROM last) * 1000000)::bigint END AS at,
+			CASE WHEN part <> 'infinity' THEN (extract(epoch FROM clock_timestamp() - last) * 1000000)::bigint ELSE 0 END AS ago
+		FROM dispatcherd.key_starts
+		WHERE key = ANY ($2::text[]) AND expires > now() AND cost > 0 ORDER BY key, dispatcher, part`, int64(NotStarted), keys)
 }
 
 // expireMost bounds the records that one Expire deletes.

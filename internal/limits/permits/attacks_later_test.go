@@ -97,7 +97,7 @@ func TestCostsOfEqualKeysAddUp(t *testing.T) {
 func TestRaisedCapacityIsReachedInOneDecision(t *testing.T) {
 	w := newWorld(t)
 	class := Class{Keys: "k", Type: "a"}
-	w.Arrived(class, Job{1, 1}, 1_000_000)
+	w.Arrived(class, Job{1, 1}, true)
 	w.admits(1)
 	w.SetLimits([]Limit{{Key: "k", Capacity: 1000}})
 	admitted, reads := 1, 0
@@ -121,8 +121,8 @@ func TestChangedWeightsRankJobsAnew(t *testing.T) {
 		w.Advance(1_000_000_000)
 		class := Class{Keys: "k", Type: "a"}
 		w.Hold(Permit{Class: class, Job: Job{1, 1}, Fence: 1, Started: true})
-		w.Arrived(class, Job{w.now - 10_000_000, 2}, 2)
-		w.Arrived(Class{Keys: "k", Type: "a", Priority: 1}, Job{w.now, 3}, 2)
+		w.Arrived(class, Job{w.now - 10_000_000, 2}, true)
+		w.Arrived(Class{Keys: "k", Type: "a", Priority: 1}, Job{w.now, 3}, true)
 		w.admits()
 		w.Ended(1, 1)
 		w.admits(want)

@@ -61,7 +61,7 @@ func BenchmarkHandOff(b *testing.B) {
 	book.SetTypes(map[string]Type{"a": {Most: 10}})
 	class := Class{Keys: "k", Type: "a"}
 	book.Advance(1_000_000_000)
-	book.Arrived(class, Job{1, 1}, 1_000_000)
+	book.Arrived(class, Job{1, 1}, true)
 	b.ReportAllocs()
 	for b.Loop() {
 		admitted := book.Admit(1)
@@ -108,7 +108,7 @@ func TestMemoryOfAClassIsBounded(t *testing.T) {
 	require.LessOrEqual(t, each, uint64(620))
 	require.Equal(t, n, book.Classes())
 	require.False(t, book.Add(Class{Keys: "one more", Type: "a"}, Job{2_000_000_000, n + 1}))
-	require.False(t, book.Arrived(Class{Keys: "one more", Type: "a"}, Job{2_000_000_000, n + 1}, 2))
+	require.False(t, book.Arrived(Class{Keys: "one more", Type: "a"}, Job{2_000_000_000, n + 1}, true))
 	require.True(t, book.Add(Class{Keys: "tenant:1", Type: "a"}, Job{1, n + 1}))
 }
 

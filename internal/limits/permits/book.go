@@ -1,6 +1,10 @@
 package permits
 
-import "github.com/dispatcherd/dispatcherd/internal/heap"
+import (
+	"cmp"
+
+	"github.com/dispatcherd/dispatcherd/internal/heap"
+)
 
 // keptJobs is the number of known jobs of a class. Further ones are read below a quarter.
 const keptJobs = 64
@@ -58,9 +62,7 @@ type Book struct {
 
 // New returns a book without jobs and permits.
 func New(c Config, list []Limit) *Book {
-	if c.MaxClasses == 0 {
-		c.MaxClasses = DefaultMaxClasses
-	}
+	c.MaxClasses = cmp.Or(c.MaxClasses, DefaultMaxClasses)
 	b := &Book{
 		config: c, limits: limits{all: map[string]*Limit{}}, kept: keptJobs, fence: c.FirstFence,
 		classes: map[Class]*class{}, keys: map[string]*key{}, kinds: map[string]*key{}, permits: map[int64]*Permit{}, retries: map[int64]*class{},
@@ -93,10 +95,10 @@ func (b *Book) Add(name Class, j Job) bool {
 	return true
 }
 
-// Arrived reports that count jobs were inserted, of which first is the first one, and whether the book knows the
-// class. The others are read by a Refill.
-func (b *Book) Arrived(name Class, first Job, count int) bool {
-	if count == 1 {
+// Arrived reports that jobs were inserted, of which first is the first one, and whether the book knows the
+// class. If there may be more, they are read by a Refill.
+func (b *Book) Arrived(name Class, first Job, more bool) bool {
+	if !more {
 		return b.Add(name, first)
 	}
 	c := b.accept(name, first)
@@ -151,7 +153,7 @@ func (b *Book) class(name Class) *class {
 		c.round = b.round
 		return c
 	}
-	needs := needsOf(name.Keys)
+	needs := NeedsOf(name.Keys)
 	c := &class{Class: name, needs: make([]demand, len(needs)+1), round: b.round}
 	if name.Retry != 0 {
 		b.retries[name.Retry] = c

@@ -11,7 +11,7 @@ import (
 func TestArrivalsAreReadAndGoneJobsForgotten(t *testing.T) {
 	w := newWorld(t)
 	class := Class{Keys: "k", Type: "a"}
-	require.True(t, w.Arrived(class, Job{1, 1}, 3))
+	require.True(t, w.Arrived(class, Job{1, 1}, true))
 	w.admits(1)
 	r := w.Refills(1)
 	require.Equal(t, class, r[0].Class)
@@ -133,7 +133,7 @@ func TestRetryHasOneClass(t *testing.T) {
 func TestClassThatIsFilledDuringAReadOfHeadsIsKept(t *testing.T) {
 	b := New(Config{}, []Limit{{Key: "k", Capacity: 1}})
 	b.Advance(10)
-	require.True(t, b.Arrived(Class{Keys: "k", Type: "a"}, Job{1, 1}, 2))
+	require.True(t, b.Arrived(Class{Keys: "k", Type: "a"}, Job{1, 1}, true))
 	first := b.Admit(10)
 	require.Len(t, first, 1)
 	refills := b.Refills(10)

@@ -145,7 +145,7 @@ func TestPlaceBehindUnreadJobsIsALowerBound(t *testing.T) {
 	explain := func() Waiting { return w.Explain(Class{Keys: "k", Type: "z"}, Job{w.now, last}) }
 	require.Equal(t, 3, explain().Ahead)
 	require.False(t, explain().AtLeast)
-	w.Arrived(Class{Keys: "k", Type: "a"}, Job{w.now - 1, 100}, 2)
+	w.Arrived(Class{Keys: "k", Type: "a"}, Job{w.now - 1, 100}, true)
 	require.True(t, explain().AtLeast, "those that follow it are not read")
 }
 

@@ -26,7 +26,7 @@ func (b *Book) Head(name Class, j Job) bool {
 			return true
 		}
 	}
-	return b.known(name, j) || b.Arrived(name, j, 2)
+	return b.known(name, j) || b.Arrived(name, j, true)
 }
 
 // HeadsEnd says that Head was called for all classes since HeadsBegin. The jobs of others that the book knew before do not wait

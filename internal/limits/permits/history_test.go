@@ -111,7 +111,7 @@ func (h *history) add(name Class) {
 	if h.full {
 		n = max(n, 2) // the book may have forgotten jobs of the class
 	}
-	h.book.Arrived(name, jobs[0], n)
+	h.book.Arrived(name, jobs[0], n > 1)
 	h.book.Add(name, jobs[len(jobs)-1])
 }
 

@@ -99,8 +99,8 @@ func IsKey(key string) bool {
 		!strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '*' })
 }
 
-// needsOf returns the needs of keys that are in the table.
-func needsOf(keys string) []Need {
+// NeedsOf returns the needs of keys that are in the table.
+func NeedsOf(keys string) []Need {
 	needs, err := Parse(keys)
 	if err != nil {
 		return []Need{{Key: keys, Cost: All}} // the constraint rejects such a value
@@ -109,7 +109,7 @@ func needsOf(keys string) []Need {
 }
 
 // NeedOf returns what a job with keys that are in the table needs of a key, or nil.
-func NeedOf(keys, key string) *Need { return find(needsOf(keys), key) }
+func NeedOf(keys, key string) *Need { return find(NeedsOf(keys), key) }
 
 // Shared returns the keys that both of two jobs need, with the cost of both together; All if one of them needs all of the key.
 // Invalid values share none.

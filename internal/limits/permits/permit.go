@@ -54,7 +54,7 @@ func (b *Book) Hold(p Permit) {
 		return
 	}
 	b.fence = max(b.fence, p.Fence)
-	for _, n := range needsOf(p.Keys) {
+	for _, n := range NeedsOf(p.Keys) {
 		p.holds = append(p.holds, hold{b.key(n.Key), n.Cost})
 	}
 	p.kind = b.kind(p.Type)
@@ -224,11 +224,7 @@ func (b *Book) Returned(name Class, j Job, fence int64) bool {
 	}
 	b.Gone(name, j.ID)
 	if !b.sequential(name.Keys) {
-		count := 1
-		if b.classes[name] == nil {
-			count = 2 // after a takeover, the book may not know the other jobs of the class yet
-		}
-		b.Arrived(name, j, count)
+		b.Arrived(name, j, b.classes[name] == nil) // after a takeover, the book may not know the other jobs of the class yet
 		return false
 	}
 	b.addRetry(name, j)
@@ -248,7 +244,7 @@ func (b *Book) addRetry(name Class, j Job) {
 
 // sequential reports whether one of the keys has OnRetry Wait.
 func (b *Book) sequential(keys string) bool {
-	return slices.ContainsFunc(needsOf(keys), func(n Need) bool { return b.limits.of(n.Key).OnRetry == Wait })
+	return slices.ContainsFunc(NeedsOf(keys), func(n Need) bool { return b.limits.of(n.Key).OnRetry == Wait })
 }
 
 // Withdrawals returns admitted rows that have not started: those that exceed a limit which was lowered, those that have found no

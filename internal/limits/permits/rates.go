@@ -13,7 +13,7 @@ type Start struct {
 
 // Rates returns what a job of a class uses of windows when a dispatcher, 0 = any, claims it. It is empty if no key of the class has a rate.
 func (b *Book) Rates(name Class, dispatcher int32) (starts []Start) {
-	for _, n := range needsOf(name.Keys) {
+	for _, n := range NeedsOf(name.Keys) {
 		if l := b.limits.of(n.Key); l.Rate > 0 {
 			s := Start{Key: n.Key, Cost: atLeastOne(n.Cost), Per: l.Per}
 			if l.Scope == Dispatcher {
