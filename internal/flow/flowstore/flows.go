@@ -2,7 +2,6 @@ package flowstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,11 +128,7 @@ func (s *step) readMore(ctx context.Context, v *flow.View, unlinked []dispatcher
 	if !slices.ContainsFunc(v.Messages, func(m flow.Message) bool { return m.Walk == flow.Retry }) {
 		return nil
 	}
-	err := s.conn.QueryRow(ctx, badSQL, v.Batch.ID).Scan(&v.CallbackBad)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	return err
+	return s.conn.QueryRow(ctx, badSQL, v.Batch.ID).Scan(&v.CallbackBad)
 }
 
 // refused reports whether Postgres has refused a row that was released, for example because its payload is too large with the results that

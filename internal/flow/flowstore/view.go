@@ -126,8 +126,8 @@ FROM b CROSS JOIN sizes s`
 
 // badSQL reads the job with the id of target $1 if it failed or was cancelled.
 const badSQL = `
-SELECT json_build_object('id', id, 'status', status, 'endedat', finished_at) FROM dispatcherd.jobs
-WHERE id = $1 AND status IN ('failed', 'cancelled') LIMIT 1`
+SELECT (SELECT json_build_object('id', id, 'status', status, 'endedat', finished_at) FROM dispatcherd.jobs
+	WHERE id = $1 AND status IN ('failed', 'cancelled') LIMIT 1)`
 
 // walkSQL reads the nodes of flow $1, or the failed and cancelled members of batch $1, the last one first, to which the walk comes next,
 // behind $3: at most $2, with at most $2 dependencies. The place of a member is its negated id. In a retry ($4) one exists if its row is as

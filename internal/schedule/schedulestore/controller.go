@@ -38,12 +38,11 @@ type Row struct {
 }
 
 // planColumns are the columns of contract.SchedulePlan, by name, of schedule s.
-const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec, ` + every + ` AS every, s.time_zone,
+const planColumns = `s.id, s.name, s.kind, coalesce(s.spec, '') AS spec,
+	coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0) AS every, s.time_zone,
 	(extract(epoch FROM s.jitter) * 1000000000)::bigint AS jitter, s.starts_at, s.ends_at, coalesce(s.once, '') AS once,
 	(extract(epoch FROM s.catch_up) * 1000000000)::bigint AS catch_up, s.catch_up_most, s.paused, coalesce(s.error, '') AS error,
 		s.version, s.since`
-
-const every = `coalesce((extract(epoch FROM s.every) * 1000000000)::bigint, 0)`
 
 // handled is the high-water mark of schedule s.
 const handled = `(SELECT max(t.planned_at) FROM dispatcherd.ticks t WHERE t.schedule_id = s.id AND t.planned_at IS NOT NULL)`
@@ -83,30 +82,28 @@ const editsMost = 1000
 // more says that there may be further records. Only the controller of the term deletes records, and tells the other dispatchers by
 // edits_read. It leaves out records that an open transaction changes. After an error the records may be deleted.
 func (c Controller) Edits(ctx context.Context, again []int64) (edited map[int64]*Row, more bool, err error) {
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		ids, err := claim.Column[int64](ctx, conn, `WITH role AS (
-				UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint
-					AND EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited') RETURNING term
-			), read AS MATERIALIZED (
-				SELECT e.ctid FROM dispatcherd.operations e WHERE e.kind = 'schedule_edited' AND EXISTS (SELECT FROM role)
-				ORDER BY e.target LIMIT $3 FOR UPDATE SKIP LOCKED
-			) DELETE FROM dispatcherd.operations WHERE ctid = ANY (ARRAY (SELECT ctid FROM read)) RETURNING target`,
-			c.Dispatcher, c.Term, editsMost)
-		more = len(ids) == editsMost
-		ids = append(ids, again...)
-		if err != nil || len(ids) == 0 {
-			return 0, err
-		}
-		edited = make(map[int64]*Row, len(ids))
-		for _, id := range ids {
-			edited[id] = nil
-		}
-		rows, err := claim.List[Row](ctx, conn, `SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id = ANY ($1::bigint[])`, ids)
-		for i := range rows {
-			edited[rows[i].ID] = &rows[i]
-		}
-		return len(ids), err
-	})
+	ids, err := claim.Collect(ctx, c.Do, pgx.RowTo[int64], `WITH role AS (
+			UPDATE dispatcherd.controller SET edits_read = edits_read + 1 WHERE dispatcher = $1::int AND term = $2::bigint
+				AND EXISTS (SELECT FROM dispatcherd.operations WHERE kind = 'schedule_edited') RETURNING term
+		), read AS MATERIALIZED (
+			SELECT e.ctid FROM dispatcherd.operations e WHERE e.kind = 'schedule_edited' AND EXISTS (SELECT FROM role)
+			ORDER BY e.target LIMIT $3 FOR UPDATE SKIP LOCKED
+		) DELETE FROM dispatcherd.operations WHERE ctid = ANY (ARRAY (SELECT ctid FROM read)) RETURNING target`,
+		c.Dispatcher, c.Term, editsMost)
+	more = len(ids) == editsMost
+	ids = append(ids, again...)
+	if err != nil || len(ids) == 0 {
+		return nil, more, err
+	}
+	edited = make(map[int64]*Row, len(ids))
+	for _, id := range ids {
+		edited[id] = nil
+	}
+	rows, err := claim.Collect(ctx, c.Do, pgx.RowToStructByName[Row],
+		`SELECT `+rowColumns+` FROM dispatcherd.schedules s WHERE s.id = ANY ($1::bigint[])`, ids)
+	for i := range rows {
+		edited[rows[i].ID] = &rows[i]
+	}
 	return edited, more, err
 }
 
@@ -167,9 +164,9 @@ func whyRefused(err error) error {
 const runsSQL = `
 SELECT i.id, t.made_at IS NOT NULL, EXISTS (
 		SELECT FROM dispatcherd.schedule_runs r JOIN dispatcherd.jobs_live j ON j.id BETWEEN r.job_id AND r.job_id WHERE r.schedule_id = i.id),
-	(SELECT max(e.finished_at) FROM unnest(t.jobs) AS r (id) CROSS JOIN LATERAL (
+	coalesce((SELECT max(e.finished_at) FROM unnest(t.jobs) AS r (id) CROSS JOIN LATERAL (
 		SELECT j.finished_at FROM dispatcherd.jobs j WHERE j.id = r.id AND j.status IN ('done', 'failed', 'cancelled')
-			AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1) e)
+			AND j.finished_at >= t.made_at - interval '1 day' LIMIT 1) e), '0001-01-01T00:00:00Z')
 FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
 	SELECT coalesce(nullif(ARRAY (SELECT r.job_id FROM dispatcherd.schedule_runs r WHERE r.schedule_id = i.id
 		ORDER BY r.job_id DESC LIMIT 100), '{}'), ARRAY[t.job_id]) AS jobs, t.made_at
@@ -178,14 +175,7 @@ FROM unnest($1::bigint[]) AS i (id) LEFT JOIN LATERAL (
 
 // LastRuns reads the last runs of intervals, at most MaxTicks of them.
 func (c Controller) LastRuns(ctx context.Context, ids []int64) (runs []schedule.Run, err error) {
-	return claim.Collect(ctx, c.Do, func(row pgx.CollectableRow) (r schedule.Run, err error) {
-		var ended *time.Time
-		err = row.Scan(&r.Schedule, &r.Exists, &r.Open, &ended)
-		if ended != nil {
-			r.EndedAt = *ended
-		}
-		return r, err
-	}, runsSQL, ids)
+	return claim.Collect(ctx, c.Do, pgx.RowToStructByPos[schedule.Run], runsSQL, ids)
 }
 
 // Started is a queued tick that has become a run.
@@ -248,16 +238,11 @@ func (c Controller) Expire(ctx context.Context, after time.Time) (next time.Time
 	if after.IsZero() {
 		orphans = cancelOrphansSQL
 	}
-	err = c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		var n int
-		if err := conn.QueryRow(ctx, expireSQL, after, MaxTicks, KeepTicks).Scan(&next, &n); err != nil {
-			return 0, err
-		}
-		_, err := conn.Exec(ctx, orphans)
-		more = n >= MaxTicks
-		return n, err
-	})
-	return next, more, err
+	var n int
+	if err = c.Do.Scan(ctx, expireSQL, []any{after, MaxTicks, KeepTicks}, &next, &n); err == nil {
+		_, err = c.Do.Exec(ctx, orphans)
+	}
+	return next, n >= MaxTicks, err
 }
 
 // Problem says why a version of a schedule does not run; an empty reason means that it does.

@@ -172,32 +172,29 @@ func (s Schedules) checkRoom(ctx context.Context, name string) error {
 
 // Remove deletes a schedule. Its runs end normally, and its queued ticks never run.
 func (s Schedules) Remove(ctx context.Context, name string) error {
-	return s.change(ctx, name, `DELETE FROM dispatcherd.schedules WHERE name = $1`)
+	return s.change(ctx, name, ErrNotFound, `DELETE FROM dispatcherd.schedules WHERE name = $1`)
 }
 
 // RemoveVersion is Remove for the schedule that has a version. It returns ErrEdited if there is none.
 func (s Schedules) RemoveVersion(ctx context.Context, name string, version int64) error {
-	tag, err := s.DB.Exec(ctx, `DELETE FROM dispatcherd.schedules WHERE name = $1 AND version = $2`, name, version)
-	if err == nil && tag.RowsAffected() == 0 {
-		err = ErrEdited
-	}
-	return named(name, err)
+	return s.change(ctx, name, ErrEdited, `DELETE FROM dispatcherd.schedules WHERE name = $1 AND version = $2`, version)
 }
 
 // Pause pauses a schedule: no tick is made until it is resumed. Occasions in a pause are not missed.
 func (s Schedules) Pause(ctx context.Context, name string) error {
-	return s.change(ctx, name, `UPDATE dispatcherd.schedules SET paused = true WHERE name = $1`)
+	return s.change(ctx, name, ErrNotFound, `UPDATE dispatcherd.schedules SET paused = true WHERE name = $1`)
 }
 
 // Resume ends a pause.
 func (s Schedules) Resume(ctx context.Context, name string) error {
-	return s.change(ctx, name, `UPDATE dispatcherd.schedules SET paused = false WHERE name = $1`)
+	return s.change(ctx, name, ErrNotFound, `UPDATE dispatcherd.schedules SET paused = false WHERE name = $1`)
 }
 
-func (s Schedules) change(ctx context.Context, name, sql string) error {
-	tag, err := s.DB.Exec(ctx, sql, name)
+// change changes or deletes a schedule. It returns an error if there is none.
+func (s Schedules) change(ctx context.Context, name string, none error, sql string, args ...any) error {
+	tag, err := s.DB.Exec(ctx, sql, append([]any{name}, args...)...)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = ErrNotFound
+		err = none
 	}
 	return named(name, err)
 }

@@ -502,6 +502,7 @@ func TestLastRunsOfIntervals(t *testing.T) {
 		runs, err := w.controller.LastRuns(t.Context(), []int64{s.ID})
 		require.NoError(t, err)
 		require.Len(t, runs, 1)
+		runs[0].EndedAt = runs[0].EndedAt.UTC() // whatever the time zone of the test is
 		return runs[0]
 	}
 	require.Equal(t, schedule.Run{Schedule: s.ID}, last())

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 )
@@ -132,10 +133,7 @@ type session struct {
 
 // apply decides about requests of different schedules and writes the decisions, in one transaction. The results are by schedule. There
 // are none if the dispatcher is not the controller in its term.
-func (s session) apply(ctx context.Context, db interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}, requests []schedule.Request,
-) (results map[int64]*result, err error) {
+func (s session) apply(ctx context.Context, db claim.DB, requests []schedule.Request) (results map[int64]*result, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		facts, err := readFacts(ctx, tx, requests)
 		if err != nil {
