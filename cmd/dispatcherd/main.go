@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, err io.Writer) i
 // app is one invocation of the program, with state that only the root command needs.
 type app struct {
 	cli.Invocation
-	running bool  // a RunE was reached: the command line is valid
+	running bool  // the command line is valid
 	noHelp  error // help was requested for an unknown command
 }
 

@@ -26,7 +26,11 @@ func (a *app) root() *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.SayIgnored(cmd)
-		return a.Resolve(cmd)
+		if err := a.Resolve(cmd); err != nil {
+			return err
+		}
+		a.running = cmd.ValidateRequiredFlags() == nil // cobra checks them after this hook
+		return nil
 	}
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.noHelp = a.help(cmd) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error { writeUsage(cmd.OutOrStderr(), cmd); return nil })
@@ -42,23 +46,8 @@ func (a *app) root() *cobra.Command {
 		help.Run, help.Args, help.Example = nil, cobra.ArbitraryArgs, "  dispatcherd help job insert"
 		help.RunE = func(cmd *cobra.Command, args []string) error { return a.helpFor(cmd.Root(), args) }
 	}
-	a.finish(root)
+	cli.Describe(root)
 	return root
-}
-
-// finish completes the tree of commands: it records when a RunE is reached, and adds the
-// environment variable to the help of every setting.
-func (a *app) finish(cmd *cobra.Command) {
-	if inner := cmd.RunE; inner != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			a.running = true
-			return inner(cmd, args)
-		}
-	}
-	cli.Describe(cmd)
-	for _, child := range cmd.Commands() {
-		a.finish(child)
-	}
 }
 
 // commands lists the constructors of all commands below the root, in the order

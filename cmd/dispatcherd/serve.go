@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -98,21 +99,13 @@ const (
 // config checks settings that depend on one another, and completes them.
 func (f *serveFlags) config() (daemon.Config, error) {
 	cfg := f.cfg
-	for _, list := range []*daemon.AllowList{&cfg.Allow, &cfg.AllowAPI} {
-		if err := list.Check(); err != nil {
-			return cfg, exit.Usagef("%w", err)
-		}
-	}
 	cfg.Core.Seed = daemon.NewSeed()
 	cfg.Core.Resume, cfg.Core.RemoteResume = cfg.Workers.Resume, cfg.Workers.RemoteResume
 	cfg.Heartbeat = shell.Interval(cfg.Lease)
 	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
 	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)
 	cfg.Keep.Cancelled = cfg.Keep.Done
-	if err := cfg.Core.Validate(); err != nil {
-		return cfg, exit.Usagef("%w", err)
-	}
-	if err := cfg.CheckListeners(); err != nil {
+	if err := cmp.Or(cfg.Allow.Check(), cfg.AllowAPI.Check(), cfg.Core.Validate(), cfg.CheckListeners()); err != nil {
 		return cfg, exit.Usagef("%w", err)
 	}
 	if !cfg.AllowAPI.Empty() && cfg.API.Listen != "" && cfg.API.TokenFile == "" && cfg.TLS.ClientCA == "" {

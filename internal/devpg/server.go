@@ -99,7 +99,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // and launch tries again. After any other error launch does not try again.
 func (s *Server) launch(ctx context.Context, o Options) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		s.tail.reset()
+		s.tail = &tail{next: o.Log} // without what initdb or an earlier try has written
 		if err := s.spawn(o); err != nil {
 			return err
 		}

@@ -31,12 +31,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = t.text[:0]
-}
-
 // String returns the end of the log.
 func (t *tail) String() string {
 	t.mu.Lock()

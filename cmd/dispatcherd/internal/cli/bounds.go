@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"strconv"
@@ -39,22 +38,34 @@ func PageFlags(cmd *cobra.Command, q *rest.Query, what string) {
 	cmd.Flags().TextVar(&q.Cursor, "cursor", q.Cursor, "the next page, as the previous one names it")
 }
 
-// List completes a command that reads a page of the list of a path, and prints it: row makes a line, and none says that there is
+// listed is a page of a list with the remarks that only some lists have.
+type listed[T any] struct {
+	contract.Page[T]
+
+	PendingAge *float64 `json:"pending_age_seconds"` // as in [contract.TypePage]
+	Incomplete bool     `json:"incomplete"`          // as in [contract.KeyPage]
+}
+
+// List completes a command that reads a page of the list with a name, and prints it: row makes a line, and none says that there is
 // no line. parameters is a pointer to a struct for [rest.Encode], which contains page.
 func List[T any](
-	a *Invocation, cmd *cobra.Command, path string, parameters any, page *rest.Query, header string, row func(*T) []any, none string,
+	a *Invocation, cmd *cobra.Command, name string, parameters any, page *rest.Query, header string, row func(*T) []any, none string,
 ) *cobra.Command {
-	name := path[strings.LastIndex(path, "/")+1:]
-	cmd.Use = cmp.Or(cmd.Use, "list")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := Page[contract.Page[T]](cmd.Context(), a, path, parameters)
+		p, err := Page[listed[T]](cmd.Context(), a, "/v1/"+name, parameters)
 		if err != nil {
 			return err
+		}
+		if p.PendingAge != nil {
+			a.Say("Pending jobs were counted %v ago.", spanOf(*p.PendingAge).Round(time.Second/10))
+		}
+		if p.Incomplete {
+			a.Say("Not all jobs were read: ask the API of the controller for all keys.")
 		}
 		if page.Cursor != "" {
 			none = "" // the previous page had the last ones
 		}
-		return PrintPage(a, name, p, header, row, none)
+		return PrintPage(a, name, p.Page, header, row, none)
 	}
 	PageFlags(cmd, page, name)
 	return cmd

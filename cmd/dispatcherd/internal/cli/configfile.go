@@ -49,15 +49,20 @@ func readConfig(path string, asked bool) (configFile, error) {
 // parse adds the settings of a text.
 func (c configFile) parse(text []byte) error {
 	var tree map[string]any
-	err := toml.Unmarshal(text, &tree)
+	if err := unmarshalTOML(text, &tree); err != nil {
+		return exit.Usagef("the configuration file %s is not TOML: %w", c.path, err)
+	}
+	return c.flatten("", tree)
+}
+
+// unmarshalTOML reads a text. Its error says where in the text the mistake is.
+func unmarshalTOML(text []byte, into any) error {
+	err := toml.Unmarshal(text, into)
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := decode.Position()
 		err = fmt.Errorf("line %d, column %d: %w", line, column, err)
 	}
-	if err != nil {
-		return exit.Usagef("the configuration file %s is not TOML: %w", c.path, err)
-	}
-	return c.flatten("", tree)
+	return err
 }
 
 // flatten copies a table's keys in order, so that the first error is always the same.

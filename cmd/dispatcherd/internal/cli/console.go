@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/dispatcherd/dispatcherd"
 )
@@ -232,16 +231,13 @@ func jsonEscape(r rune) string {
 }
 
 func replaceInvisible(text string, replacement func(rune) string) string {
-	hidden := func(r rune) bool { return dispatcherd.Invisible(r) && r != '\n' && r != '\t' }
 	var out strings.Builder
-	for {
-		i := strings.IndexFunc(text, hidden)
-		if i < 0 {
-			break
+	for _, r := range text {
+		if dispatcherd.Invisible(r) && r != '\n' && r != '\t' {
+			out.WriteString(replacement(r))
+		} else {
+			out.WriteRune(r)
 		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		out.WriteString(text[:i] + replacement(r))
-		text = text[i+size:]
 	}
-	return out.String() + text
+	return out.String()
 }

@@ -154,20 +154,14 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	flags.StringVar(&order.Reason, "reason", "", "why, at most 1,000 bytes")
 	flags.BoolVar(&wait, "wait", false, "return when no job of these types runs there; alone it keeps a drain of all types that is there")
 	drain.ValidArgsFunction = cobra.NoFileCompletions
-	drain.RunE = func(cmd *cobra.Command, args []string) error {
+	drain.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		var d client.DrainState
 		if wait && order.Reason == "" && order.Types == nil { // it only waits for a drain of all types that is there
-			p, err := a.client.Drains(cmd.Context(), client.Names{Prefix: args[0], Query: client.Query{Limit: 1000}})
-			if err != nil {
+			if d, err = a.drainOf(cmd.Context(), args[0], args[0]+"/"); err != nil {
 				return err
 			}
-			whole := func(o client.DrainState) bool { return o.Key() == args[0]+"/" && len(o.Types) == 0 }
-			if at := slices.IndexFunc(p.Items, whole); at >= 0 {
-				d = p.Items[at]
-			}
 		}
-		if d.Worker == "" {
-			var err error
+		if d.Worker == "" || len(d.Types) > 0 {
 			if d, err = a.client.DrainWorker(cmd.Context(), args[0], order); err != nil {
 				return err
 			}
@@ -186,7 +180,7 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	}
 	var q rest.Names
 	list := List(a, New("drains", "List drained workers by name", "  dispatcherd worker drains\n  dispatcherd worker drains -o jsonl"),
-		"/v1/drains", &q, &q.Query, "worker, process, types, by, at, reason, dispatchers, running", func(d *contract.DrainState) []any {
+		"drains", &q, &q.Query, "worker, process, types, by, at, reason, dispatchers, running", func(d *contract.DrainState) []any {
 			types := strings.Join(d.Types, ", ") + When(len(d.Types) == 0, "all")
 			return []any{d.Worker, d.Process, types, d.By, Stamp(d.At), d.Reason, d.Dispatchers, d.Running}
 		}, "No worker is drained.")
@@ -221,6 +215,15 @@ func (a *Invocation) dispatcherDrainCommand() *cobra.Command {
 	})
 }
 
+// drainOf returns the drain of a worker with a key, without a name if there is none.
+func (a *Invocation) drainOf(ctx context.Context, worker, key string) (d client.DrainState, err error) {
+	p, err := a.client.Drains(ctx, client.Names{Prefix: worker, Query: client.Query{Limit: LargestPage}})
+	if at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == key }); at >= 0 {
+		d = p.Items[at]
+	}
+	return d, err
+}
+
 // lookPause is the time between two looks at a worker that is drained; dispatchers say what runs there with each heartbeat.
 const lookPause = time.Second
 
@@ -230,14 +233,13 @@ func (a *Invocation) awaitDrain(ctx context.Context, d *client.DrainState) error
 		return exit.Errorf(exit.Unavailable, "not all dispatchers follow the drain yet: repeat the command")
 	}
 	for background.Pause(ctx, lookPause) {
-		p, err := a.client.Drains(ctx, client.Names{Prefix: d.Worker, Query: client.Query{Limit: 1000}})
-		at := slices.IndexFunc(p.Items, func(o client.DrainState) bool { return o.Key() == d.Key() })
+		now, err := a.drainOf(ctx, d.Worker, d.Key())
 		switch {
 		case err != nil:
 			return err
-		case at < 0:
+		case now.Worker == "":
 			return exit.Errorf(exit.Conflict, "worker %s was resumed, or has no process left", d.Worker)
-		case p.Items[at].Running == 0:
+		case now.Running == 0:
 			return nil
 		}
 	}

@@ -55,9 +55,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-func isDigits(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-}
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // plainly replaces the error of a value by one without terms of the programming language.
 func plainly(f *pflag.Flag, err error) error {

@@ -78,10 +78,8 @@ func list(nodes []contract.Node) []line {
 
 // lane returns a free column: the first one from a column on, or a new one.
 func lane(lanes []dispatcherd.JobID, from int) ([]dispatcherd.JobID, int) {
-	for i := from; i < len(lanes); i++ {
-		if lanes[i] == 0 {
-			return lanes, i
-		}
+	if i := slices.Index(lanes[from:], 0); i >= 0 {
+		return lanes, from + i
 	}
 	return append(lanes, 0), len(lanes)
 }

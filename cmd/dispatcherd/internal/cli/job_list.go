@@ -19,7 +19,7 @@ func (a *Invocation) jobListCommand() *cobra.Command {
 	cmd := List(a, New("list", "List jobs, the newest first", `  dispatcherd job list --status failed --type pdf
   dispatcherd job list --status pending --waited-longer-than 10m
   dispatcherd job list --ended-since 1h --worker render-1 --error timeout
-  dispatcherd job list -o jsonl`), "/v1/jobs", &q, &q.Query,
+  dispatcherd job list -o jsonl`), "jobs", &q, &q.Query,
 		"id, type, status, priority, worker, waited, ran, failures, ended at, keys, last error", listRow, "No job matches.")
 	cmd.PreRun = func(*cobra.Command, []string) { q.Filter = f.filter() }
 	f.register(a, cmd, "waiting, pending, running, done, failed or cancelled")

@@ -26,7 +26,7 @@ func (a *Invocation) KeyCommand() *cobra.Command {
 func (a *Invocation) limitListCommand() *cobra.Command {
 	var q client.Query
 	return List(a, New("list", "List limits by key",
-		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "/v1/limits", &q, &q,
+		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "limits", &q, &q,
 		"key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
 			return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
 		}, "No limit matches: a key without one admits one job at a time.")
@@ -117,23 +117,12 @@ func (a *Invocation) limitRemoveCommand() *cobra.Command {
 }
 
 func (a *Invocation) keyListCommand() *cobra.Command {
-	var q client.Names
-	cmd := New("list", "List keys that jobs hold or wait for",
-		"  dispatcherd key list\n  dispatcherd key list --limit 50")
-	PageFlags(cmd, &q.Query, "keys")
-	return a.OnAPI(cmd, func(ctx context.Context, _ []string) error {
-		page, err := a.client.Keys().List(ctx, q)
-		if err != nil {
-			return err
-		}
-		if page.Incomplete {
-			a.Say("Not all jobs were read: ask the API of the controller for all keys.")
-		}
-		const header = "key, held, holders, classes waiting, limit"
-		return PrintPage(a, "keys", page.Page, header, func(k *contract.KeySummary) []any {
+	var q client.Query
+	return List(a, New("list", "List keys that jobs hold or wait for",
+		"  dispatcherd key list\n  dispatcherd key list --limit 50"), "keys", &q, &q,
+		"key, held, holders, classes waiting, limit", func(k *contract.KeySummary) []any {
 			return []any{k.Key, heldText(k), k.Holders, k.Classes, limitName(k)}
 		}, "No job holds or waits for such a key.")
-	})
 }
 
 // heldText says how much of the capacity is held.

@@ -17,7 +17,7 @@ import (
 func (a *Invocation) SlotCommand() *cobra.Command {
 	var q rest.Slots
 	list := List(a, New("list", "List the slots of the cluster and their states",
-		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --local --limit 50 -o json"), "/v1/slots", &q, &q.Query,
+		"  dispatcherd slot list --type pdf\n  dispatcherd slot list --local --limit 50 -o json"), "slots", &q, &q.Query,
 		"slot, dispatcher, worker, number, state, job, types", slotRow, "There are no such slots: no worker has offered one.")
 	a.typeFlag(list, &q.Type, "only slots that support this type")
 	localFlag(list, &q.Scope)
@@ -38,8 +38,10 @@ func slotRow(s *contract.Slot) []any {
 // TypesCommand lists the types of the cluster.
 func (a *Invocation) TypesCommand() *cobra.Command {
 	var q rest.TypeNames
-	cmd := New("types", "List types, their slots and their waiting jobs",
-		"  dispatcherd types\n  dispatcherd types --local --limit 50 -o jsonl")
+	cmd := List(a, New("types", "List types, their slots and their waiting jobs",
+		"  dispatcherd types\n  dispatcherd types --local --limit 50 -o jsonl"), "types", &q, &q.Query,
+		"type, dispatcher, slots, free, other slots, pending, known, requests, oldest, paused, retries", typeRow,
+		"No type is known: no worker has offered one, and that count found no pending job.")
 	cmd.Long = `Lists the types of the slots and of the waiting jobs of the whole cluster: a line for each type
 at each dispatcher.
 
@@ -51,17 +53,6 @@ memory, and REQUESTS its waiting on-demand requests. OLDEST is how long the olde
 waited. A line without a dispatcher is a type with pending jobs that no dispatcher knows.
 PAUSED says who has paused the type, until when and why. RETRIES is the retry policy of the
 type, if it has one.`
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p, err := Page[contract.TypePage](cmd.Context(), a, "/v1/types", &q)
-		if err != nil {
-			return err
-		}
-		a.Say("Pending jobs were counted %v ago.", time.Duration(p.PendingAge*float64(time.Second)).Round(time.Second/10))
-		const header = "type, dispatcher, slots, free, other slots, pending, known, requests, oldest, paused, retries"
-		return PrintPage(a, "types", p.Page, header, typeRow,
-			"No type is known: no worker has offered one, and that count found no pending job.")
-	}
-	PageFlags(cmd, &q.Query, "types")
 	localFlag(cmd, &q.Scope)
 	a.OverClient(cmd)
 	return cmd
@@ -89,7 +80,7 @@ func pendingText(rows *int) string {
 func (a *Invocation) jobRequestsCommand() *cobra.Command {
 	var q httpapi.TypeFilter
 	cmd := List(a, New("requests", "List waiting on-demand requests, the oldest first",
-		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "/v1/requests", &q, &q.Query,
+		"  dispatcherd job requests --type pdf\n  dispatcherd job requests --limit 50"), "requests", &q, &q.Query,
 		"id, type, priority, waits", func(r *contract.WaitingRequest) []any {
 			return []any{r.ID, r.Type, r.Priority, spanOf(r.Age)}
 		}, "No request waits in the memory of this dispatcher.")
@@ -101,7 +92,7 @@ func (a *Invocation) jobRequestsCommand() *cobra.Command {
 func (a *Invocation) WorkerListCommand() *cobra.Command {
 	var q rest.Everywhere
 	cmd := List(a, New("list", "List the connected workers and their slots",
-		"  dispatcherd worker list\n  dispatcherd worker list --local -o jsonl"), "/v1/workers", &q, &q.Query,
+		"  dispatcherd worker list\n  dispatcherd worker list --local -o jsonl"), "workers", &q, &q.Query,
 		"worker, dispatcher, session, uid, pid, slots, free, types, drained", workerRow, "No worker is connected.")
 	cmd.Long = `Lists the workers that are connected to the dispatchers of the whole cluster.
 
@@ -132,7 +123,7 @@ func workerRow(w *contract.Worker) []any {
 func (a *Invocation) DispatcherCommand() *cobra.Command {
 	var q rest.Query
 	list := List(a, New("list", "List the dispatchers that share the database, the newest first",
-		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "/v1/dispatchers", &q, &q,
+		"  dispatcherd dispatcher list\n  dispatcherd dispatcher list -o jsonl"), "dispatchers", &q, &q,
 		"id, name, state, started at, heartbeat at, lease, types, running", func(d *contract.Dispatcher) []any {
 			lease := time.Duration(d.LeaseMS) * time.Millisecond
 			return []any{d.ID, d.Name, d.State, Stamp(d.StartedAt), Stamp(d.HeartbeatAt), lease, d.Types, d.Running}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/dispatcherd/dispatcherd/client"
@@ -209,13 +208,8 @@ func (a *Invocation) readFile(name string) ([]wanted, error) {
 // each schedule.
 func parse(text []byte) ([]wanted, error) {
 	var tables map[string]map[string]any
-	err := toml.Unmarshal(text, &tables)
-	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-		line, column := bad.Position()
-		return nil, fmt.Errorf("line %d, column %d: %w; a schedule is a table with its name, for example [nightly]", line, column, err)
-	}
-	if err != nil {
-		return nil, err
+	if err := unmarshalTOML(text, &tables); err != nil {
+		return nil, fmt.Errorf("%w; a schedule is a table with its name, for example [nightly]", err)
 	}
 	var list []wanted
 	var errs []error

@@ -18,7 +18,7 @@ import (
 func (a *Invocation) scheduleListCommand() *cobra.Command {
 	var q client.Query
 	return List(a, New("list", "List schedules by name",
-		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "/v1/schedules", &q, &q,
+		"  dispatcherd schedule list\n  dispatcherd schedule list --limit 50 -o jsonl"), "schedules", &q, &q,
 		"name, kind, plan, type, overlap, state", func(v *contract.Schedule) []any {
 			return []any{v.Name, v.Kind, plan(v), v.Type, v.Overlap, state(v)}
 		}, "There are no schedules: create one, for example with 'dispatcherd schedule set nightly spec=@daily type=report'")

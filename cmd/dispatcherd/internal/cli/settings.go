@@ -39,8 +39,8 @@ func (a *Invocation) DatabaseFlag(flags *pflag.FlagSet) {
 	flags.Var(Text("url", &a.DSN, dsn.Show), "database-url", "Postgres connection string (else DATABASE_URL, else libpq's PG* variables)")
 }
 
-// Describe adds the environment variable of each setting to the help of a command, and completes flags that take some words only. A
-// command without a rule for its arguments takes those of its usage line.
+// Describe completes a command and those below it: it adds the environment variable of each setting to the help, and completes flags that
+// take some words only. A command without a rule for its arguments takes those of its usage line.
 func Describe(cmd *cobra.Command) {
 	if cmd.Args == nil {
 		cmd.Args = checkArguments
@@ -56,6 +56,9 @@ func Describe(cmd *cobra.Command) {
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(one)
 	cmd.PersistentFlags().VisitAll(one)
+	for _, child := range cmd.Commands() {
+		Describe(child)
+	}
 }
 
 // isSetting reports whether environment or file may set the flag.

@@ -81,25 +81,19 @@ func Entries(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// weightKeys are the keys of Weights, in the order of weightFields.
-var weightKeys = [...]string{"priority", "ageing", "rarity", "on-demand", "on-demand-ageing"}
-
-func weightFields(w *scoring.Weights) [len(weightKeys)]*int64 {
-	return [...]*int64{&w.Priority, &w.Ageing, &w.Rarity, &w.OnDemand, &w.OnDemandAgeing}
-}
-
 // Weights are weights without the cap. A value such as priority=1024,ageing=16 changes the weights
 // that it names. Further values may change the other weights.
 func Weights(w *scoring.Weights) Value {
+	keys := []string{"priority", "ageing", "rarity", "on-demand", "on-demand-ageing"}
+	fields := []*int64{&w.Priority, &w.Ageing, &w.Rarity, &w.OnDemand, &w.OnDemandAgeing}
 	given := map[string]bool{}
 	parse := func(text string) error {
-		fields := weightFields(w)
 		for _, pair := range Entries(text) {
 			key, value, is := strings.Cut(strings.TrimSpace(pair), "=")
 			key = strings.ReplaceAll(key, "_", "-") // as in the file
-			i := slices.Index(weightKeys[:], key)
+			i := slices.Index(keys, key)
 			if !is || i < 0 {
-				return fmt.Errorf("%q is no weight: give KEY=NUMBER such as priority=1024, with the keys %s", pair, strings.Join(weightKeys[:], ", "))
+				return fmt.Errorf("%q is no weight: give KEY=NUMBER such as priority=1024, with the keys %s", pair, strings.Join(keys, ", "))
 			}
 			n, err := strconv.ParseInt(value, 10, 64)
 			switch {
@@ -117,8 +111,8 @@ func Weights(w *scoring.Weights) Value {
 	}
 	format := func() string {
 		var pairs []string
-		for i, field := range weightFields(w) {
-			pairs = append(pairs, fmt.Sprintf("%s=%d", weightKeys[i], *field))
+		for i, key := range keys {
+			pairs = append(pairs, fmt.Sprintf("%s=%d", key, *fields[i]))
 		}
 		return strings.Join(pairs, ", ")
 	}
