@@ -287,7 +287,7 @@ func (c *Core) Controls() (version int64, running map[string]int) {
 			}
 		}
 	}
-	for j := c.orders.oldest; j != nil; j = j.member.newer {
+	for _, j := range c.orders.jobs {
 		for _, d := range c.controls.drained[j.worker] {
 			if j.state.isDetached() {
 				running[d.Key()]++

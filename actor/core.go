@@ -179,8 +179,9 @@ type job struct {
 	lost        *lostJob             // of a detached job whose worker may live and execute it, see armResume
 	alarm       int32                // place in Core.alarms; 0 = none
 	deadline    timing.Instant
-	member      orderMember // of the jobs in hand
-	run         run         // of an attempt that has started
+	place       int32  // in Core.orders.jobs
+	executed    uint32 // number of orders that were given before the job came into hand, or that it has executed
+	run         run    // of an attempt that has started
 
 	row     rowData     // zero for requests
 	request requestData // zero for queued jobs

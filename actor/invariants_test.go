@@ -97,17 +97,15 @@ func (c *Core) checkJobs() error {
 			}
 		}
 	}
-	if err := c.orders.check(); err != nil {
+	if err := c.checkOrders(); err != nil {
 		return err
 	}
-	n := 0
-	for j := range c.orders.all() {
-		n++
+	for id, j := range c.jobs {
 		perKind[j.Type]++
 		holds := j.slot != noSlot
 		switch {
-		case c.jobs[j.id] != j:
-			return fmt.Errorf("job %d is in the list of the jobs in hand, but not in the table", j.id)
+		case j.id != id:
+			return fmt.Errorf("job %d is in hand as job %d", j.id, id)
 		case holds && c.slots[j.slot].job != j:
 			return fmt.Errorf("job %d has a slot that holds another job", j.id)
 		case holds != holdsSlot(j.state):
@@ -124,9 +122,6 @@ func (c *Core) checkJobs() error {
 		if j.state.reservesSlot() {
 			reserved++
 		}
-	}
-	if n != len(c.jobs) {
-		return fmt.Errorf("%d jobs are in the list of the jobs in hand, counted %d", n, len(c.jobs))
 	}
 	if reserved != c.reserved {
 		return fmt.Errorf("%d slots are reserved, counted %d", reserved, c.reserved)

@@ -2,7 +2,6 @@ package actor
 
 import (
 	"errors"
-	"iter"
 	"slices"
 	"testing"
 
@@ -10,63 +9,68 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// TestOrderListAgreesWithTheNaiveReference compares a list with one in which each job has
-// its own queue of orders.
-func TestOrderListAgreesWithTheNaiveReference(t *testing.T) {
+// newOrderCore returns a Core of which each step lets one job execute its orders.
+func newOrderCore() *Core {
+	c := &Core{index: slotindex.New(), jobs: map[dispatcherd.JobID]*job{}}
+	c.cfg.Limits.StepWork = 1
+	return c
+}
+
+// take takes a job into hand that has no type.
+func (c *Core) take(id dispatcherd.JobID) *job {
+	c.jobs[id] = &job{id: id}
+	c.orders.add(c.jobs[id])
+	return c.jobs[id]
+}
+
+// TestOrdersAgreeWithTheNaiveReference compares the orders with those of jobs that each have a queue of their own.
+func TestOrdersAgreeWithTheNaiveReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var l orderList
+		c := newOrderCore()
 		var jobs []*job
+		last := dispatcherd.JobID(0)
 		given := 0
 		want := map[*job][]int{} // orders that a job must still execute
-		execute := func(j *job) {
-			for do := l.take(j); do != nil; do = l.take(j) {
-				do(nil, j)
-			}
-			require.Empty(t, want[j])
-		}
 		t.Repeat(map[string]func(*rapid.T){
-			"add": func(*rapid.T) {
-				j := &job{id: dispatcherd.JobID(len(jobs) + 1)}
-				l.add(j)
-				jobs = append(jobs, j)
+			"take": func(*rapid.T) {
+				last++
+				jobs = append(jobs, c.take(last))
 			},
 			"give": func(*rapid.T) {
 				given++
 				number := given
-				l.give(func(_ *Core, j *job) {
+				for _, j := range jobs {
+					want[j] = append(want[j], number)
+				}
+				c.orderAll(func(_ *Core, j *job) {
 					require.NotEmpty(t, want[j], "job %d got order %d", j.id, number)
 					require.Equal(t, want[j][0], number)
 					want[j] = want[j][1:]
 				})
-				for _, j := range jobs {
-					want[j] = append(want[j], number)
-				}
 			},
-			"execute next": func(*rapid.T) {
-				if j := l.next; j != nil {
-					l.next = j.member.newer
-					execute(j)
-				}
-			},
+			"execute next": func(*rapid.T) { c.executeOrders() },
 			"execute any": func(t *rapid.T) {
 				if len(jobs) > 0 {
-					execute(rapid.SampledFrom(jobs).Draw(t, "job"))
+					j := rapid.SampledFrom(jobs).Draw(t, "job")
+					c.execute(j)
+					require.Empty(t, want[j])
 				}
 			},
-			"remove": func(t *rapid.T) {
+			"forget": func(t *rapid.T) {
 				if len(jobs) == 0 {
 					return
 				}
 				i := rapid.IntRange(0, len(jobs)-1).Draw(t, "index")
-				l.remove(jobs[i])
+				delete(c.jobs, jobs[i].id)
+				c.orders.remove(jobs[i])
 				jobs = slices.Delete(jobs, i, i+1)
 			},
 			"": func(*rapid.T) {
-				require.NoError(t, l.check())
-				require.True(t, slices.Equal(jobs, slices.Collect(l.all())))
-				if l.next == nil {
+				require.NoError(t, c.checkOrders())
+				if c.orders.left == 0 {
 					for _, j := range jobs {
 						require.Empty(t, want[j], "job %d has orders left", j.id)
 					}
@@ -76,43 +80,36 @@ func TestOrderListAgreesWithTheNaiveReference(t *testing.T) {
 	})
 }
 
-func TestDamagedOrderListIsReported(t *testing.T) {
-	var l orderList
-	a, b := &job{id: 1}, &job{id: 2}
-	l.add(a)
-	l.add(b)
-	require.NoError(t, l.check())
-	b.member.older = nil
-	require.Error(t, l.check())
-	b.member.older = a
-	l.newest = a
-	require.Error(t, l.check())
-	l.newest = b
-	l.given++
-	require.Error(t, l.check())
+func TestDamagedOrdersAreReported(t *testing.T) {
+	c := newOrderCore()
+	a, b := c.take(1), c.take(2)
+	require.NoError(t, c.checkOrders())
+	b.place = 0
+	require.Error(t, c.checkOrders())
+	b.place = 1
+	a.executed--
+	require.Error(t, c.checkOrders())
+	c.orders.left = 1
+	require.Error(t, c.checkOrders())
+	c.orders.open = []order{nil}
+	require.NoError(t, c.checkOrders())
+	delete(c.jobs, 2)
+	require.Error(t, c.checkOrders())
 }
 
-// all returns the jobs, the oldest first.
-func (l *orderList) all() iter.Seq[*job] {
-	return func(yield func(*job) bool) {
-		for j := l.oldest; j != nil && yield(j); j = j.member.newer {
-		}
-	}
-}
-
-// check returns an error if an invariant is violated.
-func (l *orderList) check() error {
-	var last *job
-	for j := l.oldest; j != nil; last, j = j, j.member.newer {
-		switch left := l.given - j.member.executed; {
-		case j.member.older != last:
-			return errors.New("a job is not linked with the previous one")
-		case left > 0 && l.next == nil || int64(left) > int64(len(l.open)):
+// checkOrders returns an error if an invariant is violated.
+func (c *Core) checkOrders() error {
+	for i, j := range c.orders.jobs {
+		left := c.orders.given - j.executed
+		switch {
+		case int(j.place) != i || c.jobs[j.id] != j:
+			return errors.New("a job is in the list of the jobs in hand, but does not know its place or is not in the table")
+		case int64(left) > int64(len(c.orders.open)) || left > 0 && i >= c.orders.left:
 			return errors.New("a job has not executed its orders, and will not")
 		}
 	}
-	if last != l.newest {
-		return errors.New("the newest job is not the last one")
+	if len(c.orders.jobs) != len(c.jobs) {
+		return errors.New("a job in hand is not in the list of the jobs in hand")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func newBusySender(t *testing.T, rows int) *sender {
 }
 
 func (s *sender) count(state jobState) (n int) {
-	for j := range s.core.orders.all() {
+	for _, j := range s.core.orders.jobs {
 		if j.state == state {
 			n++
 		}
@@ -36,7 +36,7 @@ func (s *sender) count(state jobState) (n int) {
 
 // finishOrders makes the steps that the core asks for at once, and returns their number.
 func (s *sender) finishOrders() (steps int) {
-	for ; s.core.orders.next != nil; steps++ {
+	for ; s.core.orders.left > 0; steps++ {
 		require.LessOrEqual(s.t, s.core.NextWake(), s.now+1)
 		s.step(Tick{})
 	}
@@ -49,9 +49,9 @@ func TestInterruptedJobsAreReleasedInPortions(t *testing.T) {
 	s.finishOrders()
 	s.step(Interrupted{})
 	require.Equal(t, 15, s.count(stateRunning))
-	s.end(16)
+	s.end(1)
 	require.True(t, slices.ContainsFunc(s.core.Decisions(), func(d Decision) bool {
-		return d.Kind == DecisionEnded && d.Job == 16 && d.Outcome == contract.Succeeded
+		return d.Kind == DecisionEnded && d.Job == 1 && d.Outcome == contract.Succeeded
 	}), "a job that ends before its turn is done")
 	require.Equal(t, 14, s.finishOrders())
 	require.Zero(t, s.count(stateRunning))
@@ -113,7 +113,7 @@ func TestWaitingRequestsAreRejectedInPortions(t *testing.T) {
 	s.step(Drained{})
 	require.Equal(t, 19, s.core.quotas.Requests.Held())
 	answers := len(only[*effect.Answer](s.fx))
-	s.step(Abandoned{Job: -3}) // its turn would be next
+	s.step(Abandoned{Job: -18}) // its turn would be next
 	answers += len(only[*effect.Answer](s.fx))
 	for s.core.hasWorkLeft() {
 		s.step(Tick{})

@@ -363,7 +363,7 @@ func (h *history) syncReference() {
 	for _, e := range h.running {
 		h.reference.slots[e.Slot].busy = true
 	}
-	for j := range h.core.orders.all() {
+	for _, j := range h.core.jobs {
 		if j.id < 0 && j.state == stateWaiting {
 			h.reference.waiting[j.id] = h.referenceOf(j)
 		} else {

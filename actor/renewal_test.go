@@ -1,6 +1,8 @@
 package actor
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,10 +16,7 @@ import (
 // to a minute, and not after the end of the job. Offers do not wait for these pauses.
 func TestUpdateOfALockedRowIsSentAgainAfterAPause(t *testing.T) {
 	s := newBusySender(t, 8)
-	var id dispatcherd.JobID
-	for j := range s.core.orders.all() {
-		id = j.id
-	}
+	id := slices.Max(slices.Collect(maps.Keys(s.core.jobs)))
 	s.core.renew(&offered{ResumeOffer: ResumeOffer{Job: id, Attempt: s.core.jobs[id].attempt}, renews: 3 << 16})
 	sent := 0
 	adopt := func(fx []effect.Effect) (asked int) {

@@ -294,7 +294,7 @@ func (c *Core) sweep() {
 
 // hasWorkLeft reports whether a part of the work waits for the next step.
 func (c *Core) hasWorkLeft() bool {
-	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.next != nil || len(c.untold) > 0 ||
+	return len(c.lost) > 0 || len(c.retired) > 0 || c.unfinished || c.orders.left > 0 || len(c.untold) > 0 ||
 		len(c.pins.check) > 0 ||
 		c.restated < c.restateTo
 }

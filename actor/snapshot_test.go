@@ -77,7 +77,7 @@ func (h *history) decideOnly(events ...Event) {
 	for _, e := range h.running {
 		got[e.Slot] = runs
 	}
-	for j := range h.core.orders.all() {
+	for _, j := range h.core.jobs {
 		if j.state.claimPending() && j.slot != noSlot {
 			got[h.core.index.SlotID(j.slot)] = j.id
 		}
