@@ -15,20 +15,19 @@ import (
 // find returns the claim that an answer belongs to. It returns nil if the claim was
 // answered before.
 func (cl *claimQueue) find(t contract.Token) *claimInFlight {
-	for i := range cl.inFlight {
-		if cl.inFlight[i].token == t {
-			return &cl.inFlight[i]
+	for _, f := range cl.inFlight {
+		if f.request.Token == t {
+			return f
 		}
 	}
 	return nil
 }
 
-// complete forgets a claim that was answered.
+// complete forgets a claim that was answered. Its memory is reused.
 func (cl *claimQueue) complete(f *claimInFlight) {
 	clear(f.jobs)
-	cl.spareJobs = append(cl.spareJobs, f.jobs[:0])
-	token := f.token
-	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(f claimInFlight) bool { return f.token == token })
+	cl.spare = append(cl.spare, f)
+	cl.inFlight = slices.DeleteFunc(cl.inFlight, func(o *claimInFlight) bool { return o == f })
 }
 
 // extraClaim determines the minimum size of a claim that is sent beside others in flight: one in
@@ -48,9 +47,9 @@ func (c *Core) flushClaims() {
 	if cl.breaker.Open(c.now) {
 		return
 	}
-	for _, r := range cl.unresolved {
-		cl.find(r.Token).sentAt = c.now
-		c.emit(&effect.Resolve{Request: r})
+	for _, f := range cl.unresolved {
+		f.sentAt = c.now
+		c.emit(&effect.Resolve{Request: &f.request})
 	}
 	cl.unresolved = cl.unresolved[:0]
 	if len(cl.next) == 0 || len(cl.inFlight) >= c.cfg.Limits.Claims {
@@ -60,24 +59,17 @@ func (c *Core) flushClaims() {
 		return
 	}
 	cl.full = len(cl.next) >= c.cfg.Limits.ClaimBatch
-	r := c.claimRequest(cl.next)
-	cl.inFlight = append(cl.inFlight, claimInFlight{token: r.Token, jobs: cl.next, sentAt: c.now})
-	c.emit(&effect.Claim{Request: r})
-	cl.next = nil
-	if n := len(cl.spareJobs); n > 0 {
-		cl.next, cl.spareJobs = cl.spareJobs[n-1], cl.spareJobs[:n-1]
-	}
+	f := reuse(&cl.spare)
+	f.jobs, cl.next = cl.next, f.jobs[:0]
+	f.sentAt, f.unknown = c.now, false
+	c.fillClaim(&f.request, f.jobs)
+	cl.inFlight = append(cl.inFlight, f)
+	c.emit(&effect.Claim{Request: &f.request})
 }
 
-func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
-	cl := &c.claims
-	var r *contract.ClaimRequest
-	if n := len(cl.spare); n > 0 {
-		r, cl.spare = cl.spare[n-1], cl.spare[:n-1]
-	} else {
-		r = &contract.ClaimRequest{}
-	}
-	r.IDs = r.IDs[:0]
+// fillClaim makes a request that claims the rows of jobs.
+func (c *Core) fillClaim(r *contract.ClaimRequest, jobs []*job) {
+	r.IDs, r.Sessions, r.Token = r.IDs[:0], r.Sessions[:0], c.newToken()
 	r.Lane = contract.Lane{Type: c.index.Name(jobs[0].Type), Priority: jobs[0].Priority}
 	for _, j := range jobs {
 		c.move(j, onClaim)
@@ -87,14 +79,11 @@ func (c *Core) claimRequest(jobs []*job) *contract.ClaimRequest {
 		r.IDs = append(r.IDs, j.id)
 	}
 	slices.Sort(r.IDs)
-	r.Sessions = r.Sessions[:0]
 	for _, id := range r.IDs {
 		j := c.jobs[id]
 		j.fingerprint = c.slots[j.slot].session.fingerprint
 		r.Sessions = append(r.Sessions, j.fingerprint)
 	}
-	r.Token = c.newToken()
-	return r
 }
 
 func (c *Core) newToken() (t contract.Token) {
@@ -130,7 +119,7 @@ func (ev Claimed) apply(c *Core) {
 	case f == nil:
 		return
 	case v == contract.Unknown, f.unknown && v == contract.Refused:
-		c.claimUnknown(f, ev.Request)
+		c.claimUnknown(f)
 		return
 	case v == contract.Refused:
 		if !ev.Result.OldEpoch {
@@ -158,7 +147,6 @@ func (ev Claimed) apply(c *Core) {
 		}
 	}
 	c.claims.complete(f)
-	c.claims.spare = append(c.claims.spare, ev.Request)
 }
 
 // refusedPause is how long a type waits after a claim in which Postgres refused rows of the
@@ -235,11 +223,11 @@ func (c *Core) claimFailed() {
 
 // claimUnknown keeps the jobs of a claim with an unknown outcome. Their slots become
 // free. A Resolve decides about the jobs.
-func (c *Core) claimUnknown(f *claimInFlight, r *contract.ClaimRequest) {
+func (c *Core) claimUnknown(f *claimInFlight) {
 	c.stats.Unknown++
 	f.unknown = true
 	c.claimFailed()
-	c.claims.unresolved = append(c.claims.unresolved, r)
+	c.claims.unresolved = append(c.claims.unresolved, f)
 	for _, j := range f.jobs {
 		if j.claimInFlight() {
 			c.move(j, onUnknown)

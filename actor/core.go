@@ -75,7 +75,7 @@ type Core struct {
 	disowned bool // the lease may have ended: no row may be claimed
 	stats    Stats
 	fx       []effect.Effect
-	sends    effect.Sends
+	sends    []effect.Send // of the last step
 }
 
 // New returns a Core without slots and jobs. It panics on a configuration that
@@ -388,21 +388,20 @@ func (r stopReason) String() string {
 // load.
 type claimQueue struct {
 	next       []*job
-	inFlight   []claimInFlight
-	unresolved []*contract.ClaimRequest       // claims to be resolved when the breaker closes
+	inFlight   []*claimInFlight
+	unresolved []*claimInFlight               // claims to be resolved when the breaker closes
 	loading    []*job                         // claimed, payload not read yet
 	unassigned []*job                         // claimed but unassigned
 	aside      map[dispatcherd.JobID]asideRow // at most contract.MaxAside; remembered until there is no room or the claim succeeds
 	preempted  bool                           // a preempted job has returned to its lane and may be placed on another slot
 	full       bool                           // a full claim was sent in the last step, so there may be rows and slots for another one
 	breaker    timing.Breaker
-	spare      []*contract.ClaimRequest
-	spareJobs  [][]*job
+	spare      []*claimInFlight // free list
 }
 
 // claimInFlight is a claim that was sent and whose outcome is not certain.
 type claimInFlight struct {
-	token   contract.Token
+	request contract.ClaimRequest
 	jobs    []*job // in the order of the reservations
 	sentAt  timing.Instant
 	unknown bool // the outcome is unknown, so only the answer to a Resolve can complete the claim
@@ -465,6 +464,17 @@ type head struct {
 
 // headHeap is a binary heap of heads. The top is the head to be placed next.
 type headHeap []head
+
+// reuse takes an element from a free list, or makes a new one.
+func reuse[E any](spare *[]*E) *E {
+	last := len(*spare) - 1
+	if last < 0 {
+		return new(E)
+	}
+	e := (*spare)[last]
+	*spare = (*spare)[:last]
+	return e
+}
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 

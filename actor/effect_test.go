@@ -421,3 +421,23 @@ func TestRenewedSessionFingerprintIsNotAnAdoption(t *testing.T) {
 	w.command("offer memo worker=cat types=(zip)", nil)
 	require.True(t, w.at.core.Adopting())
 }
+
+// The effects of one step stay valid while their memory grows. Afterwards it keeps no payload.
+func TestMemoryOfSendsIsReused(t *testing.T) {
+	const jobs = 100
+	c := New(DefaultConfig())
+	slots, requests := Registered{Session: 1, Worker: "w"}, Together{}
+	for n := range jobs {
+		slots.Slots = append(slots.Slots, dispatcherd.Slot{ID: dispatcherd.SlotID(n + 1), Number: int32(n), Types: []string{"pdf"}})
+		requests.Events = append(requests.Events, Requested{Job: dispatcherd.JobID(-1 - n), Type: "pdf", Payload: []byte{byte(n)}})
+	}
+	c.Step(1, slots, nil)
+	sends := only[*effect.Send](c.Step(2, requests, nil))
+	require.Len(t, sends, jobs)
+	for _, e := range sends {
+		require.Equal(t, []byte{byte(-1 - e.Job)}, e.Payload)
+	}
+	c.Step(3, Tick{}, nil)
+	require.Nil(t, sends[jobs-1].Payload)
+	require.Empty(t, c.sends)
+}

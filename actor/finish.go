@@ -105,14 +105,13 @@ func (c *Core) flushEnds() {
 		}
 	}
 	for e.inFlight < c.cfg.Limits.Finishes && len(e.again)+len(e.queue) > 0 {
-		if e.inFlight > 0 && len(e.again) == 0 && len(e.queue) < c.cfg.Limits.FinishBatch {
-			return
-		}
-		if len(e.again) > 0 {
-			r := e.again[0]
+		switch {
+		case len(e.again) > 0:
+			c.sendEnds(e.again[0])
 			e.again = slices.Delete(e.again, 0, 1)
-			c.sendEnds(r)
-		} else {
+		case e.inFlight > 0 && len(e.queue) < c.cfg.Limits.FinishBatch:
+			return
+		default:
 			c.sendEnds(e.take(c.cfg.Limits.FinishBatch))
 		}
 	}
@@ -133,12 +132,7 @@ const (
 
 // take removes a batch from the queue. Small ends do not wait for large ones.
 func (e *finishQueue) take(limit int) *contract.FinishRequest {
-	var r *contract.FinishRequest
-	if n := len(e.spare); n > 0 {
-		r, e.spare = e.spare[n-1], e.spare[:n-1]
-	} else {
-		r = &contract.FinishRequest{}
-	}
+	r := reuse(&e.spare)
 	r.Items, r.Again = r.Items[:0], false
 	q := e.queue
 	next, kept, size := 0, 0, 0

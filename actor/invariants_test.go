@@ -90,8 +90,8 @@ func sameCount(what string, held map[string]int, q *quota.Quota) error {
 func (c *Core) checkJobs() error {
 	perKind := make([]int32, len(c.types))
 	waiters, logs, reserved := map[string]int{}, map[string]int{}, 0
-	for i := range c.claims.inFlight {
-		for _, j := range c.claims.inFlight[i].jobs {
+	for _, f := range c.claims.inFlight {
+		for _, j := range f.jobs {
 			if !j.claimInFlight() || c.jobs[j.id] != j {
 				return fmt.Errorf("a claim is in flight for job %d, which is %v", j.id, j.state)
 			}

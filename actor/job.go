@@ -11,14 +11,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/slotindex"
 )
 
-// newJob takes a job from the free list.
+// newJob returns a job that is not in hand.
 func (c *Core) newJob() *job {
-	if len(c.spare) == 0 {
-		c.spare = append(c.spare, new(job))
-	}
-	last := len(c.spare) - 1
-	j := c.spare[last]
-	c.spare = c.spare[:last]
+	j := reuse(&c.spare)
 	*j = job{slot: noSlot, state: stateNotInHand, sentAt: notSent}
 	return j
 }
@@ -112,11 +107,12 @@ func (c *Core) send(j *job) {
 	j.sentAt = c.now
 	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
 	s := c.slots[j.slot]
-	c.emit(c.sends.Add(effect.Send{
+	c.sends = append(c.sends, effect.Send{ // when the memory grows, the effects before stay in the former memory
 		Session: s.session.id, Number: s.number, Slot: c.index.SlotID(j.slot),
 		Job: j.id, Attempt: j.attempt, Mode: j.mode, Type: c.index.Name(j.Type), Delivery: j.delivery,
 		Timeout: j.timeout, Age: msDuration(max(0, c.dueMS(j))), Terms: j.terms, PlacedAt: j.placedAt,
-	}))
+	})
+	c.emit(&c.sends[len(c.sends)-1])
 	c.runsOn(j)
 	if j.fingerprint != s.session.fingerprint {
 		c.renewFingerprint(j, s.session.fingerprint)

@@ -153,7 +153,7 @@ func moved(t *testing.T, s jobState, ev jobEvent) (line string, possible bool) {
 	}
 	slot, id := j.slot, j.id
 	c.fx = nil
-	c.sends.Reset()
+	c.sends = nil
 	defer func() {
 		if problem := recover(); problem != nil {
 			require.Contains(t, problem, "impossible transition")

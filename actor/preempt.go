@@ -42,16 +42,13 @@ import (
 // can have fewer types.
 func (c *Core) preemptable(h *head, sent bool) *job {
 	j := c.latestBelow(h, c.claims.next, nil)
-	for i := range c.claims.inFlight {
-		if !sent {
-			break
-		}
-		j = c.latestBelow(h, c.claims.inFlight[i].jobs, j)
+	if !sent {
+		return j
 	}
-	if sent {
-		j = c.latestBelow(h, c.claims.loading, j)
+	for _, f := range c.claims.inFlight {
+		j = c.latestBelow(h, f.jobs, j)
 	}
-	return j
+	return c.latestBelow(h, c.claims.loading, j)
 }
 
 // latestBelow searches for reserved jobs that rank after h and have a slot that h

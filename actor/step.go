@@ -14,7 +14,8 @@ func (c *Core) Step(now timing.Instant, ev Event, fx []effect.Effect) []effect.E
 	c.now = max(c.now, now)
 	c.backlog.Advance(c.now)
 	c.fx, c.decisions = fx, c.decisions[:0]
-	c.sends.Reset()
+	clear(c.sends) // so that they keep no payload in memory
+	c.sends = c.sends[:0]
 	c.work, c.workBefore, c.sweepLeft, c.waitLogs = 0, c.index.Work(), c.cfg.Limits.StepWork, 0
 	c.endPauses()
 	c.sweep()
