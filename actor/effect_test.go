@@ -395,7 +395,9 @@ func TestListsAndGaugesShowTheState(t *testing.T) {
 			Requests:  1,
 			Cached:    2,
 			InHand:    4,
-			Largest:   LargestShares{Slots: 3, SlotTypes: 3, Types: 2, Requests: 1},
+			Largest: map[string]int{
+				"slots": 3, "slot_types": 3, "types": 2, "requests_waiting": 1, "spawns": 0, "job_log_bytes": 0, "resume_offers": 0,
+			},
 		},
 		g,
 	)

@@ -323,7 +323,7 @@ func (e *explainer) count(t slotindex.TypeID, n, all int) {
 
 // note keeps one of the first jobs of Competing. It reports whether the job is one.
 func (e *explainer) note(h *head) bool {
-	i, _ := slices.BinarySearchFunc(e.ahead, *h, compareHeads)
+	i := sort.Search(len(e.ahead), func(i int) bool { return !e.ahead[i].before(h) })
 	if i == explainedRivals || !e.rivals.Has(h.Type) {
 		return false
 	}
@@ -338,7 +338,7 @@ func (e *explainer) rescore(c *Core) {
 		h := &e.ahead[i]
 		h.score = c.score(h.mode, h.Lane, int64(c.now)-h.arrival).Total()
 	}
-	slices.SortFunc(e.ahead, compareHeads)
+	sort.Slice(e.ahead, func(i, k int) bool { return e.ahead[i].before(&e.ahead[k]) })
 }
 
 // countLane counts the candidates of a lane, and returns how many rank before the job.

@@ -67,3 +67,13 @@ func TestBestHeadIsOnTopAfterEveryChange(t *testing.T) {
 		}
 	}
 }
+
+func compareHeads(a, b head) int {
+	switch {
+	case a.before(&b):
+		return -1
+	case b.before(&a):
+		return 1
+	}
+	return 0
+}

@@ -83,10 +83,6 @@ func Capacities(asker Asker) map[string]int {
 	return capacities
 }
 
-// OtherCapacity returns the number of slots of other dispatchers by type, according to
-// the last heartbeats. Neither the Core nor the caller changes the map.
-func (c *Core) OtherCapacity() map[string]int { return c.otherCapacity }
-
 // ListTypes lists the known types in the order of their numbers. A type that appears or
 // disappears meanwhile may be missing.
 func ListTypes(asker Asker) []contract.Type {
@@ -176,24 +172,25 @@ type Stats struct {
 
 // Gauges are current values. The counters since the start are in Stats.
 type Gauges struct {
-	Slots          int           `metric:"slots"`      // registered slots
-	Free           int           `metric:"slots_free"` // the free ones among them
-	Reserved       int           // of the registered slots, those of jobs whose claim is not answered
-	SlotTypes      int           `metric:"slot_types"` // types, added up over the registered slots
-	Sessions       int           `metric:"sessions"`
-	Types          int           `metric:"types"`            // known types
-	Requests       int           `metric:"requests_waiting"` // on-demand requests waiting
-	Cached         int           `metric:"candidates"`       // candidates read ahead
-	InHand         int           `metric:"in_hand"`          // jobs in hand: reserved, running or ending, and waiting requests
-	Unrecorded     int           `metric:"unrecorded"`       // ended attempts that are not recorded in Postgres
-	Spawns         int           `metric:"spawns"`           // spawns without an answer
-	Held           int           `metric:"held"`             // of these, those that Postgres did not record although it answered
-	ClaimsUnderWay int           `metric:"claims_in_flight"`
-	Loading        int           `metric:"payloads_loading"` // claimed rows whose payload is not read yet
-	Aside          int           `metric:"set_aside"`        // rows that Postgres refused to claim, and that are remembered
-	LogBytes       int           `metric:"job_log_bytes"`    // of the logs of attempts whose end is not recorded
-	CircuitOpen    bool          // Postgres does not answer some kind of statement
-	Largest        LargestShares // of the bounds that users share
+	Slots          int  `metric:"slots"`      // registered slots
+	Free           int  `metric:"slots_free"` // the free ones among them
+	Reserved       int  // of the registered slots, those of jobs whose claim is not answered
+	SlotTypes      int  `metric:"slot_types"` // types, added up over the registered slots
+	Sessions       int  `metric:"sessions"`
+	Types          int  `metric:"types"`            // known types
+	Requests       int  `metric:"requests_waiting"` // on-demand requests waiting
+	Cached         int  `metric:"candidates"`       // candidates read ahead
+	InHand         int  `metric:"in_hand"`          // jobs in hand: reserved, running or ending, and waiting requests
+	Unrecorded     int  `metric:"unrecorded"`       // ended attempts that are not recorded in Postgres
+	Spawns         int  `metric:"spawns"`           // spawns without an answer
+	Held           int  `metric:"held"`             // of these, those that Postgres did not record although it answered
+	ClaimsUnderWay int  `metric:"claims_in_flight"`
+	Loading        int  `metric:"payloads_loading"` // claimed rows whose payload is not read yet
+	Aside          int  `metric:"set_aside"`        // rows that Postgres refused to claim, and that are remembered
+	LogBytes       int  `metric:"job_log_bytes"`    // of the logs of attempts whose end is not recorded
+	CircuitOpen    bool // Postgres does not answer some kind of statement
+	// Largest is what the user with the largest share holds of each bound that users share, by the name of the metric.
+	Largest map[string]int
 }
 
 // Gauges returns the current numbers.
@@ -229,9 +226,6 @@ func (c *Core) failing() bool {
 // LastScan returns the duration of the last full scan of the lanes and the time
 // since its end. Both are 0 before the end of the first scan.
 func (c *Core) LastScan() (took, age time.Duration) { return c.backlog.LastScan() }
-
-// Len returns the number of registered slots.
-func (c *Core) Len() int { return c.index.Len() }
 
 // Idle reports whether no job is in hand, none is about to be adopted, and no
 // caller waits.

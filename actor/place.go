@@ -141,9 +141,7 @@ func (c *Core) keepDirty(f func(slotindex.TypeID)) {
 			continue
 		}
 		kept = append(kept, t)
-		if f != nil {
-			f(t)
-		}
+		f(t)
 	}
 	c.dirty = kept
 }
@@ -269,16 +267,6 @@ func (h *head) before(o *head) bool {
 		return h.number < o.number
 	}
 	return h.mode > o.mode
-}
-
-func compareHeads(a, b head) int {
-	switch {
-	case a.before(&b):
-		return -1
-	case b.before(&a):
-		return 1
-	}
-	return 0
 }
 
 func (h headHeap) init() {

@@ -54,7 +54,7 @@ func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 		return c.rejectPinned(&ev), effect.AnswerUnsupported
 	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
 		return noSlotSupports(ev.Type), effect.AnswerUnsupported
-	case !known && !c.quotas.Types.Fits(ev.User, 1):
+	case !c.mayHold(ev.Type, ev.User):
 		return c.quotas.Types.Objection(ev.User, 1, "types"), effect.AnswerBusy
 	}
 	return "", 0
@@ -255,18 +255,13 @@ func (c *Core) WaitsForCapacity(id dispatcherd.JobID) bool {
 	return j != nil && j.state == stateWaiting && c.index.Capacity(j.Type) == 0
 }
 
-// Offered reports whether a slot supports a type. The slot may belong to this
-// dispatcher or, according to the last heartbeats, to another one.
-func (c *Core) Offered(name string) bool { return c.ClusterCapacity(name) > 0 }
-
-// ClusterCapacity returns the number of slots that support a type, here and, according to
-// the last heartbeats, at other dispatchers.
-func (c *Core) ClusterCapacity(name string) int {
-	n := c.otherCapacity[name]
+// Capacity returns the number of slots that support a type, here and, according to the last
+// heartbeats, at other dispatchers.
+func (c *Core) Capacity(name string) (own, others int) {
 	if t, known := c.index.Lookup(name); known {
-		n += c.index.Capacity(t)
+		own = c.index.Capacity(t)
 	}
-	return n
+	return own, c.otherCapacity[name]
 }
 
 // requestPlace is the place of a request in its queue. Ids decrease from request to request. But

@@ -33,7 +33,7 @@ func (h *host) awaitOthers(typ string, slots int) {
 	h.t.Helper()
 	eventually(h.t, func() bool {
 		known := 0
-		h.Ask(func(c *actor.Core) { known = c.OtherCapacity()[typ] })
+		h.Ask(func(c *actor.Core) { _, known = c.Capacity(typ) })
 		return known == slots
 	}, func() string { return fmt.Sprintf("%d slots for %s at other dispatchers", slots, typ) })
 }

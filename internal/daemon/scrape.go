@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -124,16 +125,15 @@ func (d *Daemon) scrapeLoop(emit emit) {
 				expected[i].Duration.Seconds(), "type", expected[i].Type, "class", expected[i].Class.String())
 		}
 	}
-	state, largest := numbersOf(gauges), numbersOf(gauges.Largest)
+	state := numbersOf(gauges)
 	state["circuit_open"], state["pending_types"] = oneIf(gauges.CircuitOpen), float64(len(d.api.pending.Latest().Types))
 	emitGauges(emit, "dispatcherd_state", "Current numbers of the dispatcher.", state, "what")
-	for name, held := range map[string]int{
+	maps.Copy(gauges.Largest, map[string]int{
 		"processors": quota.Processors.Largest(), "large_frames": workerproto.LargeFrames.Largest(), "refusals": quota.Refusals.Largest(),
 		"database_calls": d.api.calls.Largest(), "uploads": d.api.backend.Uploaders.Largest(),
-	} {
-		largest[name] = float64(held)
-	}
-	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.", largest, "what")
+	})
+	emitGauges(emit, "dispatcherd_largest_user", "What the user that holds most holds, of each bound that users share.",
+		gauges.Largest, "what")
 }
 
 // numbersOf returns the fields of a struct that have a name in metrics.

@@ -230,7 +230,10 @@ func (b *Backend) NoCapacity(id dispatcherd.JobID) (wait time.Duration, none boo
 // Offered implements httpapi.Backend.
 func (b *Backend) Offered(kind string) bool {
 	offered := true // the answer if the loop has ended
-	b.Loop.Ask(func(c *actor.Core) { offered = c.Offered(kind) })
+	b.Loop.Ask(func(c *actor.Core) {
+		own, others := c.Capacity(kind)
+		offered = own+others > 0
+	})
 	return offered
 }
 
@@ -238,7 +241,8 @@ func (b *Backend) Offered(kind string) bool {
 func (b *Backend) Elsewhere(typ string) (elsewhere bool) {
 	if others := b.Others()[typ]; others > 0 {
 		b.Loop.Ask(func(c *actor.Core) {
-			elsewhere = c.ClusterCapacity(typ) == c.OtherCapacity()[typ] && c.Offered(typ) && !c.RequestsPaused(typ)
+			own, others := c.Capacity(typ)
+			elsewhere = own == 0 && others > 0 && !c.RequestsPaused(typ)
 		})
 	}
 	return elsewhere

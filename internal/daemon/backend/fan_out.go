@@ -37,7 +37,10 @@ func (b *Backend) Offerings(typ string) (list []ondemand.Offering) {
 
 // ClusterSlots implements httpapi.Backend.
 func (b *Backend) ClusterSlots(typ string) (n int) {
-	b.Loop.Ask(func(c *actor.Core) { n = c.ClusterCapacity(typ) })
+	b.Loop.Ask(func(c *actor.Core) {
+		own, others := c.Capacity(typ)
+		n = own + others
+	})
 	return n
 }
 

@@ -39,7 +39,7 @@ func introspect(rounds int) error {
 			stats.Quantile(all, 0.5), stats.Quantile(all, 0.99), stats.Quantile(all, 1))
 		worst = max(worst, stats.Quantile(all, 0.99))
 	}
-	fmt.Printf("introspect: slots=%d types=%d loop_hold_p99_ms=%.2f\n", d.core.Len(), len(actor.ListTypes(d.core)), worst)
+	fmt.Printf("introspect: slots=%d types=%d loop_hold_p99_ms=%.2f\n", d.core.Gauges().Slots, len(actor.ListTypes(d.core)), worst)
 	if worst > ms(mostHold) {
 		return fmt.Errorf("a portion of an answer took %.2f ms, more than %v", worst, mostHold)
 	}
