@@ -86,17 +86,15 @@ type Backlog struct {
 
 // typeLanes is what is known about a type.
 type typeLanes struct {
-	classes   [dispatcherd.DurationClasses]laneGroup
-	share     contract.Share
-	waiting   uint16         // bit c: duration class c has a waiting lane
-	listed    uint32         // Backlog.lists when the lanes of the other classes were last listed
-	idleRead  uint32         // nonLocal.epoch at the start of the last read for idle capacity
-	lostGrace time.Duration  // grace at lostAt
-	lostAt    timing.Instant // when a claim of a non-local row was lost
-	dueAt     int64          // when a non-local row gets older than OwnerGrace: database clock, milliseconds; 0 = none known
-	polled    uint32         // nonLocal.polls when the non-local lanes were last read
-	scanned   uint32         // schedule.scans when the non-local lanes were last read from their beginning
-	known     bool           // between TypeAppeared and TypeGone
+	classes  [dispatcherd.DurationClasses]laneGroup
+	share    contract.Share
+	waiting  uint16 // bit c: duration class c has a waiting lane
+	listed   uint32 // Backlog.lists when the lanes of the other classes were last listed
+	idleRead uint32 // nonLocal.epoch at the start of the last read for idle capacity
+	dueAt    int64  // when a non-local row gets older than OwnerGrace: database clock, milliseconds; 0 = none known
+	polled   uint32 // nonLocal.polls when the non-local lanes were last read
+	scanned  uint32 // schedule.scans when the non-local lanes were last read from their beginning
+	known    bool   // between TypeAppeared and TypeGone
 }
 
 // laneGroup contains the lanes of one type and duration class. Each priority has one lane. The lanes are

@@ -35,12 +35,8 @@ type nonLocal struct {
 
 const (
 	// OwnerGrace is how long a row is left to its owner after it was seen, by the
-	// database clock. If a claim of a non-local row is lost, the owner needs longer. So
-	// the time is doubled, at most to maxOwnerGrace, and halved after graceDecay without
-	// another loss.
-	OwnerGrace    = 5 * time.Millisecond
-	maxOwnerGrace = 8 * OwnerGrace
-	graceDecay    = 100 * time.Millisecond
+	// database clock.
+	OwnerGrace = 5 * time.Millisecond
 	// NonLocalLength is the number of rows that a read at a poll asks for, per lane.
 	NonLocalLength = 8
 	// freeClasses bounds the work for a count of free slots: further sets of types are not
@@ -58,25 +54,12 @@ func (b *Backlog) nonLocalRowsMayHaveCome() {
 // seen.
 func (b *Backlog) leaveToOwner(t slotindex.TypeID, since int64) {
 	k, n := b.types[t], &b.nonLocal
-	ms := floorMS(since+k.grace(b.now).Microseconds()) + 1
+	ms := floorMS(since+OwnerGrace.Microseconds()) + 1
 	if k.dueAt == 0 || ms < k.dueAt {
 		k.dueAt = ms
 	}
 	if n.dueAt == 0 || ms < n.dueAt {
 		n.dueAt = ms
-	}
-}
-
-// grace returns how long the non-local rows of a type are left to their owners.
-func (k *typeLanes) grace(now timing.Instant) time.Duration {
-	halved := min(uint(max(0, now-k.lostAt)/millis(graceDecay)), 8)
-	return max(OwnerGrace, k.lostGrace>>halved)
-}
-
-// ownerIsSlow notes that claims of non-local rows were lost at this instant.
-func (k *typeLanes) ownerIsSlow(now timing.Instant) {
-	if k.lostAt != now {
-		k.lostGrace, k.lostAt = min(2*k.grace(now), maxOwnerGrace), now
 	}
 }
 
@@ -251,7 +234,7 @@ type sighting struct {
 // case. A row may be committed long after its transaction began, so its age does not say
 // for how long its owner could read it.
 func (b *Backlog) oldEnough(t slotindex.TypeID, l *lane, a answer) (rows []contract.Key) {
-	before, grace := l.sightings, b.types[t].grace(b.now).Microseconds()
+	before := l.sightings
 	l.sightings = nil
 	for _, row := range a.rows {
 		if b.inHand(row.Key, b.fetch.left) {
@@ -262,7 +245,7 @@ func (b *Backlog) oldEnough(t slotindex.TypeID, l *lane, a answer) (rows []contr
 			s.at = min(s.at, before[i].at)
 		}
 		l.sightings = append(l.sightings, s)
-		if s.at <= a.dbNow-grace || row.Key.RunAt <= a.dbNow-overlap.Microseconds() {
+		if s.at <= a.dbNow-OwnerGrace.Microseconds() || row.Key.RunAt <= a.dbNow-overlap.Microseconds() {
 			rows = append(rows, row.Key)
 		} else {
 			b.leaveToOwner(t, s.at)

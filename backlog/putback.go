@@ -45,7 +45,6 @@ func (b *Backlog) PutBack(r Lane, k contract.Key) {
 func (b *Backlog) Lost(r Lane, batch uint32) (discarded bool) {
 	b.schedule.lostAt = b.now
 	if r.NonLocal {
-		b.types[r.Type].ownerIsSlow(b.now)
 		b.discardNonLocal(r)
 		return false
 	}
