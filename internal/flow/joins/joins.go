@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -59,15 +60,9 @@ func refuse(kind error, rule, message string, args ...any) error {
 }
 
 // ofState are the constraints that forbid an operation because of the state of other rows.
-var ofState = map[string]bool{
-	contract.OpenBatchRule:       true,
-	contract.UniqueKeyIndex:      true,
-	isolationRule:                true,
-	"callback_has_ended":         true,
-	"callback_has_no_children":   true,
-	"parent_is_running":          true,
-	"children_are_at_most_10000": true,
-	"flow_is_not_sealed":         true,
+var ofState = []string{
+	contract.OpenBatchRule, contract.UniqueKeyIndex, isolationRule, "callback_has_ended", "callback_has_no_children", "parent_is_running",
+	"children_are_at_most_10000", "flow_is_not_sealed",
 }
 
 // isolationRule is the constraint of functions that must see what other transactions commit while they wait for locks.
@@ -94,7 +89,7 @@ func refused(err error) error {
 	switch {
 	case pg.Code == "P0002":
 		e.kind = ErrNotFound
-	case ofState[pg.ConstraintName],
+	case slices.Contains(ofState, pg.ConstraintName),
 		pg.Code == lockNotAvailable && pg.Routine == raised: // otherwise the lock timeout of the session has passed
 		e.kind = ErrConflict
 	case pg.ConstraintName != "" || strings.HasPrefix(pg.Code, "22"):
@@ -186,12 +181,9 @@ func (j Joins) InsertFlow(ctx context.Context, document []byte) (f contract.Inse
 	if err != nil {
 		return f, err
 	}
-	var text []byte
-	if err = j.DB.QueryRow(ctx, `SELECT dispatcherd.insert_flow($1::text::jsonb)::text `+withTrace+`$2::text`+traced,
-		string(document), rest.TraceparentOf(ctx)).Scan(&text); err != nil {
-		return f, refused(err)
-	}
-	return f, json.Unmarshal(text, &f)
+	err = j.read(ctx, &f, `SELECT dispatcherd.insert_flow($1::text::jsonb) `+withTrace+`$2::text`+traced,
+		string(document), rest.TraceparentOf(ctx))
+	return f, err
 }
 
 // InsertUnique inserts a job, described by a JSON object without a unique key, unless another one has the key: a

@@ -2,7 +2,6 @@ package joins
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -20,17 +19,17 @@ const (
 	b.opened_at, b.sealed_at, b.ended_at, b.open, coalesce(b.done, 0) AS done, coalesce(b.failed, 0) AS failed,
 	coalesce(b.cancelled, 0) AS cancelled, b.cancelled_by, b.aside, b.owner`
 
-	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]')::text FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
+	listSQL = `SELECT coalesce(json_agg(l ORDER BY l.id DESC), '[]') FROM (SELECT ` + batchColumns + ` FROM dispatcherd.batches b
 	WHERE ($1::text = '' OR b.kind = $1) AND ($2::text = '' OR ` + state + ` = $2) AND ($3::bigint = 0 OR b.id < $3)%s
 	ORDER BY b.id DESC LIMIT $4) l`
 
 	notEnded = ` AND b.ended_at IS NULL` // with it Postgres uses the index batches_open
 
-	getSQL = `SELECT row_to_json(l)::text FROM (SELECT ` + batchColumns + `, j.type AS callback_type, j.status AS callback_status
+	getSQL = `SELECT row_to_json(l) FROM (SELECT ` + batchColumns + `, j.type AS callback_type, j.status AS callback_status
 	FROM dispatcherd.batches b LEFT JOIN dispatcherd.jobs j ON j.id = b.id AND b.callback WHERE b.id = $1) l`
 
 	// LIMIT 1 finds each row by its id, whatever the statistics are.
-	nodesSQL = `SELECT json_build_object('read_at', clock_timestamp(), 'nodes', coalesce(json_agg(l ORDER BY l.place), '[]'))::text FROM (
+	nodesSQL = `SELECT json_build_object('read_at', clock_timestamp(), 'nodes', coalesce(json_agg(l ORDER BY l.place), '[]')) FROM (
 	SELECT n.id, n.place, n.name, j.type, j.status, n.run_when, n.takes_results, coalesce(n.depends_on[1:100], '{}') AS after,
 		coalesce(cardinality(n.depends_on), 0) AS dependencies, coalesce(n.open, 0) AS open, n.ready_at, j.started_at, j.finished_at, j.error
 	FROM dispatcherd.nodes n LEFT JOIN LATERAL (
@@ -40,10 +39,10 @@ const (
 
 	// The missing id is neither that of a job nor of a batch. A batch and its callback become visible together.
 	typesSQL = `SELECT json_build_object('Types', coalesce(json_agg(DISTINCT j.type) FILTER (WHERE j.type IS NOT NULL), '[]'),
-	'Missing', coalesce(min(i.id) FILTER (WHERE j.type IS NULL AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = i.id)), 0))::text
+	'Missing', coalesce(min(i.id) FILTER (WHERE j.type IS NULL AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id = i.id)), 0))
 	FROM unnest($1::bigint[]) i (id) LEFT JOIN LATERAL (SELECT j.type FROM dispatcherd.jobs j WHERE j.id = i.id LIMIT 1) j ON true`
 
-	waitsSQL = `SELECT row_to_json(l)::text FROM (
+	waitsSQL = `SELECT row_to_json(l) FROM (
 	SELECT false AS batch, n.flow, n.open AS left, (SELECT aside FROM dispatcherd.batches WHERE id = n.flow) AS aside,
 		(SELECT coalesce(json_agg(f ORDER BY f.id), '[]') FROM (
 		SELECT j.id, m.name, j.type, j.status FROM unnest(n.depends_on) d (id) JOIN dispatcherd.jobs j ON j.id BETWEEN d.id AND d.id
@@ -59,11 +58,7 @@ const (
 
 // read decodes the JSON document of a statement.
 func (j Joins) read(ctx context.Context, into any, sql string, args ...any) error {
-	var text []byte
-	if err := j.DB.QueryRow(ctx, sql, args...).Scan(&text); err != nil {
-		return refused(err)
-	}
-	return json.Unmarshal(text, into)
+	return refused(j.DB.QueryRow(ctx, sql, args...).Scan(into))
 }
 
 // List returns a page of batches and flows, the newest first.
@@ -87,13 +82,15 @@ func (j Joins) Get(ctx context.Context, id dispatcherd.JobID) (b contract.Batch,
 
 // Flow returns a flow with its nodes.
 func (j Joins) Flow(ctx context.Context, id dispatcherd.JobID) (f contract.Flow, err error) {
-	if f.Batch, err = j.Get(ctx, id); err != nil {
+	b, err := j.Get(ctx, id)
+	switch {
+	case err != nil:
 		return f, err
-	}
-	if f.Kind != contract.FlowKind {
-		return f, refuse(ErrNotFound, "", "%d is the id of a %s, not of a flow", id, f.Kind)
+	case b.Kind != contract.FlowKind:
+		return f, refuse(ErrNotFound, "", "%d is the id of a %s, not of a flow", id, b.Kind)
 	}
 	err = j.read(ctx, &f, nodesSQL, int64(id))
+	f.Batch = b
 	return f, err
 }
 

@@ -171,7 +171,7 @@ WITH m AS MATERIALIZED (
 	FROM (SELECT job_id AS id, status, finished_at FROM dispatcherd.bad_members WHERE batch = $1::bigint ORDER BY job_id DESC LIMIT $2) m` +
 		asRecorded + `
 )
-SELECT row_to_json(r)::text FROM (SELECT ` + rowFacts + `, count(holder) AS taken, coalesce(min(holder), 0) AS holder,
+SELECT row_to_json(r) FROM (SELECT ` + rowFacts + `, count(holder) AS taken, coalesce(min(holder), 0) AS holder,
 	count(*) FILTER (WHERE idle AND moved IS NULL) AS idle, ` + callbackFacts + ` FROM m) r`
 
 	// badNodesSQL describes the first $2 failed and cancelled nodes of flow $1, which has fewer.
@@ -186,7 +186,7 @@ WITH m AS MATERIALIZED (
 		LEFT JOIN dispatcherd.nodes n ON n.id BETWEEN d.id AND d.id AND n.flow + 0 = $1
 		LEFT JOIN dispatcherd.edges g ON n.id IS NULL AND (g.before, g.flow) BETWEEN (d.id, $1) AND (d.id, $1)) d
 )
-SELECT row_to_json(r)::text FROM (SELECT ` + rowFacts + `, ` + callbackFacts + `,
+SELECT row_to_json(r) FROM (SELECT ` + rowFacts + `, ` + callbackFacts + `,
 	json_agg(json_build_object('id', id, 'runwhen', run_when, 'here', moved IS NULL, 'after', depends_on, 'open', open, 'bad', bad)
 		ORDER BY place) AS nodes FROM m) r`
 
