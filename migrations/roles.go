@@ -41,20 +41,9 @@ func grantLate(ctx context.Context, db *sql.DB) error {
 	if err != nil || !late {
 		return err
 	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // without effect after Commit
-	if _, err := tx.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-		return err
-	}
 	text, err := schema.ReadFile("schema/9_rights.sql")
-	if err != nil {
-		return err
+	if err == nil { // Postgres executes several statements in one transaction
+		_, err = db.ExecContext(ctx, "LOCK TABLE "+versionTable+" IN SHARE ROW EXCLUSIVE MODE; "+string(text))
 	}
-	if _, err := tx.ExecContext(ctx, string(text)); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return err
 }
