@@ -3,7 +3,6 @@ package claim
 import (
 	"cmp"
 	"context"
-	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
 	"time"
@@ -196,17 +195,6 @@ const handOverSQL = `UPDATE dispatcherd.dispatchers
 // dispatcher. Afterwards any dispatcher releases the remaining rows without counting
 // a crash. This run can no longer claim or finish. The store may join again.
 func (s *Store) HandOver(ctx context.Context, hold time.Duration) error {
-	me := s.me.Load()
-	if me == 0 {
-		return nil
-	}
-	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := afterClaims(ctx, conn, me, handOverSQL, hold)
-		return 0, err
-	})
-	if err != nil {
-		return fmt.Errorf("hand over: %w", err)
-	}
-	s.me.Store(0)
-	return nil
+	_, err := s.depart(ctx, "hand over", nil, handOverSQL, hold)
+	return err
 }

@@ -37,10 +37,10 @@ func (s *Store) Claim(ctx context.Context, req contract.ClaimRequest) (res contr
 	token := Fold(req.Token)
 	s.ask(token)
 	defer func() { s.answered(token, res.Verdict) }()
-	rows, err := s.claimOnce(ctx, &req, SmallPayload, s.sendClaim)
+	rows, err := s.claimOnce(ctx, &req, SmallPayload)
 	if AboutRow(err) {
 		// A payload that cannot be read is the most likely cause, so the repetition asks for no payload.
-		return s.rowByRow(&req, func(one *contract.ClaimRequest) (taken, error) { return s.claimOnce(ctx, one, 0, s.sendContended) })
+		return s.rowByRow(&req, func(one *contract.ClaimRequest) (taken, error) { return s.claimOnce(ctx, one, 0) })
 	}
 	return s.claimed(&req, rows, err)
 }
@@ -59,17 +59,29 @@ func (s *Store) claimed(req *contract.ClaimRequest, rows taken, err error) contr
 	return contract.ClaimResult{Verdict: contract.OK, Won: rows.won, Loading: rows.loading}
 }
 
-// sendsClaim sends a claim of ids. The parameters are those of claimContendedSQL.
-type sendsClaim func(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error)
-
-// claimOnce executes one claim statement. It reads payloads up to size.
-func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size int32, send sendsClaim) (rows taken, err error) {
+// claimOnce executes one claim. It reads payloads up to size. It sends claimContendedSQL after contention, if claimSQL meets a locked
+// row, and, with size 0, for rowByRow. A claim that took nothing may have named an old epoch: the Resolve of another claim has raised the
+// epoch, perhaps a Resolve whose answer was lost. Later claims name the epoch that claimOnce then reads.
+func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size int32) (rows taken, err error) {
 	err = s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		me, epoch := s.me.Load(), s.epoch.Load()
+		me, epoch, contended := s.me.Load(), s.epoch.Load(), size == 0 || s.contention.Load() > 0
+		params := encodeClaim(req, me, size, epoch, s.config.Identity.Incarnation)
 		var err error
-		rows, err = send(ctx, conn, req, encodeClaim(req, me, size, epoch, s.config.Identity.Incarnation))
+		if !contended {
+			rows, err = readWon(ctx, conn, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
+			if contended = AnswerCode(err) == lockNotGranted; contended {
+				s.contention.Store(contentionLasts)
+			}
+		}
+		if contended {
+			rows, err = readWon(ctx, conn, req, "claim-contended", params...)
+		}
 		if err == nil && rows.len() == 0 {
-			rows.oldEpoch, err = s.oldEpoch(ctx, conn, me, epoch)
+			var now int32
+			now, err = s.ownEpoch(ctx, conn, me)
+			if rows.oldEpoch = err == nil && now != epoch; rows.oldEpoch {
+				s.epoch.Store(now)
+			}
 		}
 		if err == nil && !rows.oldEpoch {
 			s.noteContention(len(req.IDs), rows.len())
@@ -117,38 +129,6 @@ func (s *Store) noteContention(asked, won int) {
 	} else if s.contention.Load() > 0 {
 		s.contention.Add(-1)
 	}
-}
-
-// sendClaim sends claimSQL, or claimContendedSQL after contention. If claimSQL meets
-// a locked row, sendClaim sends claimContendedSQL next.
-func (s *Store) sendClaim(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error) {
-	if s.contention.Load() > 0 {
-		return s.sendContended(ctx, conn, req, params)
-	}
-	rows, err := readWon(ctx, conn, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
-	if AnswerCode(err) == lockNotGranted {
-		s.contention.Store(contentionLasts)
-		return s.sendContended(ctx, conn, req, params)
-	}
-	return rows, err
-}
-
-// sendContended sends the statement that skips locked rows.
-func (s *Store) sendContended(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, params []any) (taken, error) {
-	return readWon(ctx, conn, req, "claim-contended", params...)
-}
-
-// oldEpoch reports whether a claim named an old epoch: the Resolve of another claim
-// has raised the epoch, perhaps a Resolve whose answer was lost. The caller calls
-// oldEpoch for a claim that won nothing. If oldEpoch returns an error, it is certain
-// that the claim took nothing. Later claims name the epoch that oldEpoch has read.
-func (s *Store) oldEpoch(ctx context.Context, conn *pgx.Conn, me, sent int32) (bool, error) {
-	now, err := s.ownEpoch(ctx, conn, me)
-	if err != nil || now == sent {
-		return false, err
-	}
-	s.epoch.Store(now)
-	return true, nil
 }
 
 // ownEpoch returns the epoch of dispatcher me, which must hold its lease. The statement

@@ -258,22 +258,32 @@ func learn(r *contract.HeartbeatResult, slots map[string][3]int, own map[string]
 // Leave ends the lease and releases the jobs that still run under it, without
 // counting a crash. It returns their number. The store may join again.
 func (s *Store) Leave(ctx context.Context) (int, error) {
+	// The dispatcher is marked as leaving, so that a release by another one counts no crash.
+	return s.depart(ctx, "leave", s.release,
+		`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`)
+}
+
+// depart ends this run by a statement about it, and then calls after. It returns the number of jobs that after has released.
+func (s *Store) depart(
+	ctx context.Context,
+	what string,
+	after func(context.Context, *pgx.Conn, Operation, int32) (int, error),
+	sql string,
+	args ...any,
+) (n int, err error) {
 	me := s.me.Load()
 	if me == 0 {
 		return 0, nil
 	}
-	n := 0
-	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		// The dispatcher is marked as leaving, so that a release by another one counts no crash.
-		_, err := afterClaims(ctx, conn, me,
-			`UPDATE dispatcherd.dispatchers SET lost_at = coalesce(lost_at, now()), leaving = true, armed = false WHERE id = $1`)
-		if err == nil {
-			n, err = s.release(ctx, conn, OpHeartbeat, me)
+	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		_, err := afterClaims(ctx, conn, me, sql, args...)
+		if err == nil && after != nil {
+			n, err = after(ctx, conn, OpHeartbeat, me)
 		}
 		return n, err
 	})
 	if err != nil {
-		return n, fmt.Errorf("leave: %w", err)
+		return n, fmt.Errorf("%s: %w", what, err)
 	}
 	s.me.Store(0)
 	return n, nil
@@ -345,9 +355,6 @@ SET incarnation = NULL, epoch = epoch + 1, armed = false, capacity = '{}', beat_
 	lost_at = CASE WHEN $3 > interval '0' THEN NULL ELSE now() END
 FROM predecessor p WHERE d.id = p.id`
 
-// errNoIdentity is the error of an incomplete identity, which no predecessor can have.
-var errNoIdentity = errors.New("declare the predecessor lost: incarnation or lock is missing")
-
 // DeclareLost ends the lease of the dispatcher that joined with the identity of
 // predecessor, and reports whether there was such a dispatcher. From then on the
 // predecessor can neither claim nor renew its lease, and its capacity does not count.
@@ -360,13 +367,10 @@ var errNoIdentity = errors.New("declare the predecessor lost: incarnation or loc
 // predecessor.Incarnation from the file of the lock. Then no living process has this
 // identity, because a living process would hold its lock. DeclareLost does not affect
 // a dispatcher that has another incarnation, another lock or no lock, or that has
-// handed over.
+// handed over. So an identity without incarnation or lock is that of none.
 //
 // DeclareLost may be called before [Store.Join]. After an error it may be called again.
 func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold, least time.Duration) (found bool, err error) {
-	if predecessor.Incarnation == (Incarnation{}) || predecessor.Lock == "" {
-		return false, errNoIdentity
-	}
 	n, err := s.lease.of(OpHeartbeat).Exec(ctx, declareLostSQL, predecessor.Incarnation, predecessor.Lock, hold, least)
 	if err != nil {
 		return false, fmt.Errorf("declare the predecessor lost: %w", err)

@@ -181,8 +181,9 @@ func TestDispatcherWithoutALockIsNeverDeclaredLost(t *testing.T) {
 	contractSuite(t, func(t *testing.T, w world) {
 		s := joined(t, w)
 		for _, incomplete := range []claim.Identity{{}, {Lock: "boot-1 8:1 4711"}, {Incarnation: claim.Incarnation{15: 1}}} {
-			_, err := s.DeclareLost(t.Context(), incomplete, 0, 0)
-			require.Error(t, err)
+			found, err := s.DeclareLost(t.Context(), incomplete, 0, 0)
+			require.NoError(t, err)
+			require.False(t, found)
 		}
 		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)

@@ -38,9 +38,8 @@ func (j Jobs) Tell(ctx context.Context, reports []DistantReport) error {
 	if err != nil {
 		return err
 	}
-	sent := j.query(ctx, tellSQL, string(text))
-	sent.Close()
-	return sent.Err()
+	_, err = j.DB.Exec(ctx, tellSQL, string(text))
+	return err
 }
 
 // MaxReports bounds the reports of one read.

@@ -45,9 +45,10 @@ const (
 	WHERE b.sealed_at IS NOT NULL OR b.cancelled_by IS NOT NULL`
 )
 
-// childProblemSQL returns the first of jobs $1 that is none, and why.
-const childProblemSQL = `SELECT place, p FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY AS c (job, place),
-	dispatcherd.job_problem(job, '{unique_key}') p WHERE p IS NOT NULL ORDER BY place LIMIT 1`
+// childProblemSQL returns the first of jobs $1 that is none, and why; otherwise the text is empty.
+const childProblemSQL = `SELECT coalesce(min(place), 0), coalesce((array_agg(p ORDER BY place))[1], '')
+	FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY AS c (job, place), dispatcherd.job_problem(job, '{unique_key}') p
+	WHERE p IS NOT NULL`
 
 // insertChildrenSQL inserts jobs $1, which are $2, with parent $3, or without one if it is 0, and returns their ids. Only unique keys need
 // an owner, and dispatcherd.owner raises an error if the setting of the same name is wrong.
@@ -85,12 +86,7 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 	lock := func(row pgx.Row) error { return row.Scan(&keys, nil) }
 	state := func(row pgx.Row) error { return row.Scan(&asked, &callback, &open) }
 	var batch pgx.Batch
-	batch.Queue(childProblemSQL, string(r.Jobs)).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&place, &problem); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		return nil
-	})
+	batch.Queue(childProblemSQL, string(r.Jobs)).QueryRow(func(row pgx.Row) error { return row.Scan(&place, &problem) })
 	batch.Queue(lockParentSQL, parent, int32(r.Attempt)).QueryRow(lock)
 	batch.Queue(parentStateSQL, parent).QueryRow(state)
 	err = tx.SendBatch(ctx, &batch).Close()

@@ -29,9 +29,8 @@ func (s *Store) Release(ctx context.Context) (released int, err error) {
 	return released, err
 }
 
-func lostDispatchers(ctx context.Context, conn *pgx.Conn) (lost []int32, err error) {
-	err = conn.QueryRow(ctx, `SELECT array_agg(id) FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`).Scan(&lost)
-	return lost, err
+func lostDispatchers(ctx context.Context, conn *pgx.Conn) ([]int32, error) {
+	return Column[int32](ctx, conn, `SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`)
 }
 
 // Sweep deletes the lost dispatchers under which no row runs, and the records of
