@@ -66,34 +66,33 @@ func (s *CallerSession) Offer(f DispatcherFrame) error {
 
 // hello implements rules.
 func (s *CallerSession) hello(f CallerFrame) error {
-	if fault := checkCallerHello(f); fault != nil {
+	h, ok := f.(*CallerHello)
+	if !ok {
+		return Complain(NotHello, "the first frame must be a hello")
+	}
+	if fault := h.check(); fault != nil {
 		return fault
 	}
-	if fault := s.identify(&f.(*CallerHello).Token); fault != nil {
+	if fault := s.identify(&h.Token); fault != nil {
 		return fault
 	}
 	s.handler.Open(s)
-	w := &Welcome{
-		Version: version(f.(*CallerHello).MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(false),
-	}
+	w := s.welcome(h.MaxVersion, false)
 	w.Limits.MaxRequests = s.limits.MaxRequests
 	s.send(w)
 	return nil
 }
 
-func checkCallerHello(f CallerFrame) *Error {
-	h, ok := f.(*CallerHello)
-	if !ok {
-		return Complain(NotHello, "the first frame must be a hello")
-	}
-	if h.Worker != "" {
+// check returns an error about a hello that is refused whoever has sent it.
+func (m *CallerHello) check() *Error {
+	if m.Worker != "" {
 		return Complain(NotHello,
 			"this is the API socket, and the hello is that of a worker: workers connect to the socket of --worker-socket")
 	}
-	if fault := checkVersions("caller", h.MinVersion, h.MaxVersion); fault != nil {
+	if fault := checkVersions("caller", m.MinVersion, m.MaxVersion); fault != nil {
 		return fault
 	}
-	if h.Caller != "" && !validName(h.Caller) {
+	if m.Caller != "" && !validName(m.Caller) {
 		return Complain(BadValue, "field \"caller\" must have at most %d bytes and no invisible characters", dispatcherd.MaxWorkerLength)
 	}
 	return nil

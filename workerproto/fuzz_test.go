@@ -153,7 +153,7 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte{0, 0})
 	f.Add([]byte{1, 0, 0, 12, 20, 17, 33, 0xff})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults(), unknownPeer)
+		m := &sessionState{nonce: "right", limits: Limits{MaxSlots: 4, MaxTypesPerSlot: 2}.WithDefaults()}
 		greeted, drained := false, false
 		slots := map[int32]bool{} // model of the session
 		for _, c := range script {

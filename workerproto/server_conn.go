@@ -3,7 +3,6 @@ package workerproto
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -87,6 +86,13 @@ func (c *serverConn) identify(token *string) *Error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	return c.server.countLocked(c)
+}
+
+// welcome returns the answer to a valid hello of a peer that speaks versions up to highest.
+func (c *serverConn) welcome(highest int, remote bool) *Welcome {
+	return &Welcome{
+		Version: min(highest, MaxVersion), Session: c.nonce, Dispatcher: c.limits.Dispatcher, Limits: c.limits.parameters(remote),
+	}
 }
 
 // tlsRecord is the first byte of a TLS handshake.
@@ -183,11 +189,7 @@ func (c *serverConn) ending() error { return context.Cause(c.end) }
 func (c *serverConn) abort(cause error) {
 	c.fail(cause)
 	c.out.discard()
-	conn := c.conn // nothing is left to be sent
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn() // the end of a TLS connection is a message, which may have to wait
-	}
-	_ = conn.Close()
+	_ = Unwrapped(c.conn).Close() // nothing is left to be sent; the end of a TLS connection is a message, which may have to wait
 }
 
 // finish makes the writer end. If the peer broke a rule, the writer first sends the

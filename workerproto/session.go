@@ -22,7 +22,7 @@ type Session struct {
 }
 
 func newSession(c *serverConn, h Handler) *Session {
-	s := &Session{handler: h, state: newSessionState(c.nonce, c.limits, c.peer)}
+	s := &Session{handler: h, state: &sessionState{nonce: c.nonce, limits: c.limits}}
 	s.session = session[WorkerFrame]{serverConn: c, decoder: NewWorkerDecoder(), rules: s}
 	s.decoder.codec.session = c.nonce
 	return s
@@ -88,7 +88,7 @@ func (s *Session) hello(f WorkerFrame) error {
 		return fault
 	}
 	s.worker, s.moves, s.opening = hello.Worker, hello.Moves, hello
-	w := &Welcome{Version: version(hello.MaxVersion), Session: s.nonce, Dispatcher: s.limits.Dispatcher, Limits: s.limits.parameters(s.remote)}
+	w := s.welcome(hello.MaxVersion, s.remote)
 	s.send(w)
 	s.out.grow(s.room() + 2*len(hello.Running))
 	if err := s.handler.Open(s, hello); err != nil {

@@ -29,13 +29,9 @@ type sessionState struct {
 	phase  phase
 	nonce  string
 	limits Limits
-	peer   Peer
+	peer   Peer          // set before accept(hello)
 	slots  map[int32]int // registered numbers, each with the number of types of its slot
 	types  int           // sum of slots
-}
-
-func newSessionState(nonce string, limits Limits, peer Peer) *sessionState {
-	return &sessionState{nonce: nonce, limits: limits, peer: peer}
 }
 
 // accept checks a decoded frame and applies it to the state. If it returns an error,
@@ -95,9 +91,6 @@ func checkVersions(peer string, lowest, highest int) *Error {
 	}
 	return nil
 }
-
-// version returns the highest version that both sides speak, after checkVersions.
-func version(highest int) int { return min(highest, MaxVersion) }
 
 func (m *sessionState) slotAdd(f *SlotAdd) *Error {
 	if m.phase == draining {

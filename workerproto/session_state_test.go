@@ -11,7 +11,7 @@ import (
 
 // welcomed returns the state after a hello with slots 0 and 1.
 func welcomed(t *testing.T) *sessionState {
-	m := newSessionState("right", Limits{MaxSlots: 4, MaxTypesPerSlot: 3, MaxSlotTypes: 6}.WithDefaults(), unknownPeer)
+	m := &sessionState{nonce: "right", limits: Limits{MaxSlots: 4, MaxTypesPerSlot: 3, MaxSlotTypes: 6}.WithDefaults()}
 	require.Nil(t, m.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}, {1, []string{"a"}}}}))
 	require.Equal(t, open, m.phase)
 	return m
@@ -19,7 +19,7 @@ func welcomed(t *testing.T) *sessionState {
 
 func TestFirstFrameMustBeHello(t *testing.T) {
 	for _, f := range everyWorkerFrame()[1:] {
-		m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
+		m := &sessionState{nonce: "right", limits: Limits{}.WithDefaults()}
 		err := m.accept(f)
 		require.Equal(t, NotHello, err.Code)
 		require.True(t, err.Fatal)
@@ -35,12 +35,12 @@ func TestHelloComesOnce(t *testing.T) {
 
 func TestVersionsMustOverlap(t *testing.T) {
 	for span, ok := range map[[2]int]bool{{1, 1}: true, {1, 99}: true, {2, 3}: false} {
-		m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
+		m := &sessionState{nonce: "right", limits: Limits{}.WithDefaults()}
 		h := &Hello{MinVersion: span[0], MaxVersion: span[1], Worker: "w"}
 		err := m.accept(h)
 		require.Equal(t, ok, err == nil, span)
 		if ok {
-			require.Equal(t, 1, version(h.MaxVersion))
+			require.Equal(t, 1, (&serverConn{}).welcome(h.MaxVersion, false).Version)
 		} else {
 			require.Equal(t, BadVersion, err.Code)
 			require.Contains(t, err.Message, "2 to 3")
@@ -76,7 +76,7 @@ func TestInvalidSlotRejectsTheWholeFrame(t *testing.T) {
 			require.Contains(t, err.Message, c.says)
 			require.Len(t, m.slots, 2)
 
-			fresh := newSessionState("right", m.limits, m.peer)
+			fresh := &sessionState{nonce: "right", limits: m.limits, peer: m.peer}
 			err = fresh.accept(&Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: append([]Slot{{0, a}, {1, a}}, c.add...)})
 			require.NotNil(t, err)
 			require.Equal(t, BadSlot, err.Code)
@@ -115,7 +115,7 @@ func TestReportsNeedTheNonceOfTheSession(t *testing.T) {
 }
 
 func TestSlotOfAnOfferIsRegisteredOnlyIfItIsResumed(t *testing.T) {
-	m := newSessionState("right", Limits{}.WithDefaults(), unknownPeer)
+	m := &sessionState{nonce: "right", limits: Limits{}.WithDefaults()}
 	h := &Hello{MinVersion: 1, MaxVersion: 1, Worker: "w", Slots: []Slot{{0, []string{"a"}}},
 		Running: []Running{{Execution: someExecution, Slot: Slot{1, []string{"a"}}}, {Execution: someExecution, Slot: Slot{2, []string{"a"}}}}}
 	require.Nil(t, m.accept(h))
@@ -147,14 +147,14 @@ func TestTypeThatTheUserMayNotServeIsRejected(t *testing.T) {
 		"running": func(h *Hello) { h.Running = []Running{{Slot: Slot{3, []string{"secret"}}}} },
 	}
 	for name, offer := range offers {
-		m := newSessionState("right", limits, Peer{UID: 8})
+		m := &sessionState{nonce: "right", limits: limits, peer: Peer{UID: 8}}
 		h := hello()
 		offer(h)
 		err := m.accept(h)
 		require.Equal(t, &Error{Code: BadSlot, Message: "slot 3: only for 7"}, err, name)
-		require.Nil(t, newSessionState("right", limits, Peer{UID: 7}).accept(h), name)
+		require.Nil(t, (&sessionState{nonce: "right", limits: limits, peer: Peer{UID: 7}}).accept(h), name)
 	}
-	m := newSessionState("right", limits, Peer{UID: 8})
+	m := &sessionState{nonce: "right", limits: limits, peer: Peer{UID: 8}}
 	require.Nil(t, m.accept(hello()))
 	err := m.accept(&SlotAdd{Slots: []Slot{{1, []string{"a"}}, {2, []string{"secret"}}}})
 	require.Equal(t, &Error{Code: BadSlot, Message: "slot 2: only for 7"}, err, "the session continues")
