@@ -86,17 +86,13 @@ var refusals = []workerproto.Code{
 
 // permanent reports whether the next attempt to connect would fail for the same reason.
 func permanent(err error) bool {
-	if errors.Is(err, workerproto.ErrSocketPath) {
-		return true
-	}
-	refusal, ok := errors.AsType[*workerproto.Error](err)
-	return ok && refusal.Fatal && slices.Contains(refusals, refusal.Code)
+	return errors.Is(err, workerproto.ErrSocketPath) || hasCode(err, refusals...)
 }
 
-// hasCode reports whether err is an error of the dispatcher with this code.
-func hasCode(err error, code workerproto.Code) bool {
+// hasCode reports whether err is a fatal error of the dispatcher with one of the codes.
+func hasCode(err error, codes ...workerproto.Code) bool {
 	rule, ok := errors.AsType[*workerproto.Error](err)
-	return ok && rule.Code == code
+	return ok && rule.Fatal && slices.Contains(codes, rule.Code)
 }
 
 // session runs one connection from the hello to its end.
