@@ -2,11 +2,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // Distribution is a task for all workers of a dispatcher that offer a type: each of them
@@ -27,15 +27,9 @@ type Distribution struct {
 	Expected time.Duration
 }
 
-// Chunk is the answer of one chunk of a Distribution.
-type Chunk struct {
-	OK     bool            `json:"ok"`
-	Result json.RawMessage `json:"result,omitempty"` // with OK
-	Error  string          `json:"error,omitempty"`  // without OK
-	Code   string          `json:"code,omitempty"`   // without OK: the name of a problem, as in docs/reference/api.md
-	Worker string          `json:"worker"`
-	Items  int             `json:"items,omitempty"` // number of items in it; 0 for one of Chunks
-}
+// Chunk is the answer of one chunk of a Distribution: OK; with OK its Result; without OK its Error, and its Code, which is the name of a
+// problem, as in docs/reference/api.md; Worker; and Items, the number of items in it, 0 for one of Chunks.
+type Chunk = contract.ChunkResult
 
 type wireDistribution struct {
 	Type       string               `json:"type"`
@@ -61,10 +55,7 @@ func (c *Client) Distribute(ctx context.Context, d Distribution) ([]Chunk, error
 // runs them, with retries. PerSlot is ignored.
 func (c *Client) DistributeDurable(ctx context.Context, d Distribution) (batch dispatcherd.JobID, chunks int, err error) {
 	d.PerSlot = true
-	answer, err := distribute[struct {
-		Batch  dispatcherd.JobID
-		Chunks int
-	}](ctx, c, &d, true)
+	answer, err := distribute[contract.FanOutBatch](ctx, c, &d, true)
 	return answer.Batch, answer.Chunks, err
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
 // fanOut sends a fan-out and returns the response later.
@@ -24,7 +24,7 @@ func (c *caller) fanOut(ctx context.Context, body string) <-chan response {
 }
 
 // chunksOf decodes the answer of a fan-out.
-func chunksOf(t *testing.T, r response, status int) (chunks []httpapi.ChunkResult) {
+func chunksOf(t *testing.T, r response, status int) (chunks []contract.ChunkResult) {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, r.body)
 	require.NoError(t, json.Unmarshal([]byte(r.body), &chunks))
@@ -76,7 +76,7 @@ func TestFanOutReportsTheChunkOfAKilledWorker(t *testing.T) {
 	require.JSONEq(t, "[4,5,6]", string(chunks[1].Result))
 	require.Equal(
 		t,
-		httpapi.ChunkResult{Error: "the worker died or disconnected while it ran the request", Code: "job-failed", Worker: "raw", Items: 3},
+		contract.ChunkResult{Error: "the worker died or disconnected while it ran the request", Code: "job-failed", Worker: "raw", Items: 3},
 		chunks[2],
 	)
 	require.EqualValues(t, 2, callees[0].runs.Load()+callees[1].runs.Load())

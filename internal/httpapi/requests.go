@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
@@ -230,22 +231,6 @@ func (h *Handler) deleteRequest(w http.ResponseWriter, r *rest.Request) error {
 	return nil
 }
 
-// ChunkResult is the answer of one chunk of a fan-out.
-type ChunkResult struct {
-	OK     bool            `json:"ok"`
-	Result json.RawMessage `json:"result,omitempty"` // with ok; null if the worker returned none
-	Error  string          `json:"error,omitempty"`  // without ok
-	Code   string          `json:"code,omitempty"`   // without ok: name of a problem
-	Worker string          `json:"worker"`
-	Items  int             `json:"items,omitempty"` // number of items in the chunk
-}
-
-// FanOutBatch answers a durable fan-out.
-type FanOutBatch struct {
-	Batch  dispatcherd.JobID `json:"batch"`
-	Chunks int               `json:"chunks"`
-}
-
 // postFanOut distributes items over the workers of a type.
 func (h *Handler) postFanOut(w http.ResponseWriter, call *rest.Request) error {
 	var f ondemand.FanOut
@@ -295,16 +280,16 @@ func (h *Handler) fanOutBatch(w http.ResponseWriter, r *http.Request, f *ondeman
 	if err != nil {
 		return err
 	}
-	rest.Send(w, http.StatusAccepted, FanOutBatch{Batch: id, Chunks: len(chunks)})
+	rest.Send(w, http.StatusAccepted, contract.FanOutBatch{Batch: id, Chunks: len(chunks)})
 	return nil
 }
 
 // chunkResults returns the body and the status of an answered fan-out.
-func chunkResults(chunks []ondemand.Chunk) ([]ChunkResult, int) {
-	results, status := make([]ChunkResult, len(chunks)), http.StatusOK
+func chunkResults(chunks []ondemand.Chunk) ([]contract.ChunkResult, int) {
+	results, status := make([]contract.ChunkResult, len(chunks)), http.StatusOK
 	for i := range chunks {
 		c := &chunks[i]
-		results[i] = ChunkResult{OK: c.Answer.Kind == ondemand.Done, Worker: c.Worker, Items: c.Items}
+		results[i] = contract.ChunkResult{OK: c.Answer.Kind == ondemand.Done, Worker: c.Worker, Items: c.Items}
 		if results[i].OK {
 			results[i].Result = c.Answer.Result()
 			continue

@@ -36,9 +36,10 @@ func (h *Handler) allRoutes(metrics http.Handler) []rest.Route {
 			Answered(http.StatusNoContent, "It was cancelled or forgotten."),
 		rest.Raw("fan-out", "POST /v1/fanouts", "Distribute items over the workers of this dispatcher that offer a type. "+
 			"A disconnect cancels all chunks", h.postFanOut).Takes(fanOutBody{}).
-			Answered(http.StatusOK, "Every chunk succeeded.", []ChunkResult{}).
-			Answered(http.StatusAccepted, "The chunks were inserted as a batch.", FanOutBatch{}).
-			Answered(http.StatusMultiStatus, "A chunk failed.", []ChunkResult{}).Fails(rest.InvalidJob, rest.NoSlot, rest.Paused, rest.Stopping),
+			Answered(http.StatusOK, "Every chunk succeeded.", []contract.ChunkResult{}).
+			Answered(http.StatusAccepted, "The chunks were inserted as a batch.", contract.FanOutBatch{}).
+			Answered(http.StatusMultiStatus, "A chunk failed.", []contract.ChunkResult{}).
+			Fails(rest.InvalidJob, rest.NoSlot, rest.Paused, rest.Stopping),
 		rest.Raw("insert-jobs", "POST /v1/jobs", "Insert one job, or a stream of JSON lines. A stream is one transaction. A bad line means "+
 			"that nothing is inserted, unless on_error is skip", h.postJobs).With(insertion{}).
 			Takes(contract.NewJob{}).Takes(rest.Lines).
