@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,10 +68,7 @@ func CheckURL(text string) error {
 
 // New returns a client. It connects when it is first used. The error says which option is wrong.
 func New(o Options) (*Client, error) {
-	kept := o.Connections
-	if kept <= 0 {
-		kept = 64
-	}
+	kept := cmp.Or(max(0, o.Connections), 64)
 	transport := &http.Transport{MaxIdleConnsPerHost: kept, DisableCompression: true, IdleConnTimeout: idleTimeout}
 	c := &Client{
 		base: strings.TrimSuffix(o.URL, "/"), token: o.Token, proofs: o.Credentials, warned: o.Warned, http: &http.Client{Transport: transport},
@@ -169,14 +167,11 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	maps.Copy(req.Header, header)
-	token, err := c.token, error(nil)
-	if token == "" {
-		token, err = c.proofs.Token()
-	}
+	own, err := c.proofs.Token()
 	if err != nil {
 		return nil, err
 	}
-	if token != "" {
+	if token := cmp.Or(c.token, own); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := c.http.Do(req)

@@ -95,10 +95,10 @@ func TestRefusedJobIsAnErrorAndNothingIsInserted(t *testing.T) {
 	_, err = Insert(ctx, conn, Job{Type: "pdf", MaxAttempts: -65_535})
 	require.ErrorContains(t, err, "max_attempts is -65535, must be 1 to 32767")
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: func() {}})
-	require.ErrorContains(t, err, `the payload of a job of type "pdf"`)
+	require.ErrorContains(t, err, `a job of type "pdf": its payload: json`)
 	_, err = Insert(ctx, conn, Job{Type: "pdf", Payload: json.RawMessage(`{"n":1e2000}`)})
 	require.ErrorContains(t, err,
-		`the payload of a job of type "pdf" cannot be sent to a worker: it contains a number of more than 1,024 characters`)
+		`a job of type "pdf": its payload: it cannot be sent to a worker: it contains a number of more than 1,024 characters`)
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: "pdf", Payload: json.Number("-1e-1022")}}))
 	require.ErrorContains(t, err, "cannot be sent to a worker")
 	_, err = InsertMany(ctx, conn, slices.Values([]Job{{Type: "pdf"}, {Type: ""}}))
@@ -194,7 +194,7 @@ func TestBytesOfAPayloadAreJSON(t *testing.T) {
 	_, err = r.frame(false)
 	require.ErrorContains(t, err, "the payload of the request")
 	_, err = (&Job{Type: "pdf", Payload: r.Payload}).row()
-	require.ErrorContains(t, err, "the payload of a job")
+	require.ErrorContains(t, err, "its payload")
 }
 
 func TestProblemIsAnErrorWithFields(t *testing.T) {

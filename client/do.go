@@ -200,13 +200,11 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 		a, err := c.frames.do(ctx, &r, seen)
 		return a.Result, err
 	}
-	ctx, disconnect := context.WithCancel(ctx)
-	defer disconnect()
 	res, err := c.post(ctx, &r, "text/event-stream")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // the stream was read
+	defer func() { _ = res.Body.Close() }() // before the end of the stream this ends the connection
 	result, err := readStream(res.Body, seen)
 	if errors.Is(err, errBroken) {
 		err = unknownOutcome(err)
@@ -219,8 +217,6 @@ func (c *Client) Stream(ctx context.Context, r Request, seen func(Event) error) 
 // of the last event with an id that the caller knows, "" for none. If the job does not exist,
 // fails or is cancelled, the error is a *Problem. If seen returns an error, Follow returns it.
 func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string, seen func(Event) error) (json.RawMessage, error) {
-	ctx, disconnect := context.WithCancel(ctx)
-	defer disconnect()
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if lastID != "" {
 		header.Set("Last-Event-ID", lastID)
@@ -229,7 +225,7 @@ func (c *Client) Follow(ctx context.Context, id dispatcherd.JobID, lastID string
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // the stream was read
+	defer func() { _ = res.Body.Close() }() // as in Stream
 	return readStream(res.Body, seen)
 }
 

@@ -141,11 +141,10 @@ func (f *Flow) MarshalJSON() ([]byte, error) {
 
 // Insert inserts the flow as a whole, or nothing if one of its nodes breaks a rule; the error names the node and the rule. In a
 // transaction, the flow exists if and only if the caller commits. Use [SQLTx] for database/sql.
-func (f *Flow) Insert(ctx context.Context, db Querier) (InsertedFlow, error) {
+func (f *Flow) Insert(ctx context.Context, db Querier) (inserted InsertedFlow, err error) {
 	document, err := f.MarshalJSON()
-	if err != nil {
-		return InsertedFlow{}, about("inserting a flow", err)
+	if err == nil {
+		inserted, err = joins.Joins{DB: db}.InsertFlow(ctx, document)
 	}
-	inserted, err := joins.Joins{DB: db}.InsertFlow(ctx, document)
 	return inserted, about("inserting a flow", err)
 }

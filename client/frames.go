@@ -128,14 +128,11 @@ func (r *Request) frame(events bool) (*workerproto.Request, error) {
 	case f.CapacityWait < 0:
 		return nil, rest.InvalidRequest.Of("wait_for_worker must not be negative")
 	}
-	if r.Payload == nil {
-		return f, nil
-	}
 	var err error
-	if f.Payload, err = json.Marshal(jsonValue(r.Payload)); err != nil {
-		return nil, fmt.Errorf("the payload of the request: %w", err)
+	if r.Payload != nil {
+		f.Payload, err = json.Marshal(jsonValue(r.Payload))
 	}
-	return f, nil
+	return f, about("the payload of the request", err)
 }
 
 // forget removes a call.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -42,27 +43,21 @@ type Job struct {
 }
 
 // row returns the columns of a job in the order of contract.Columns.
-func (j *Job) row() (row []any, err error) {
-	if err := dispatcherd.CheckType(j.Type); err != nil {
-		return nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
-	}
+func (j *Job) row() ([]any, error) {
 	n := contract.New{
 		Type: j.Type, Priority: j.Priority, RunAt: j.RunAt, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Expected: j.Expected,
 		Keys: j.Keys, Parent: j.Parent, UniqueKey: j.UniqueKey, Traceparent: j.Traceparent,
 		Backoff: j.Backoff,
 	}
-	if j.Payload != nil {
-		if n.Payload, err = json.Marshal(jsonValue(j.Payload)); err != nil {
-			return nil, fmt.Errorf("the payload of a job of type %q: %w", j.Type, err)
+	err := dispatcherd.CheckType(j.Type)
+	if err == nil && j.Payload != nil {
+		if n.Payload, err = json.Marshal(jsonValue(j.Payload)); err == nil {
+			err = about("it cannot be sent to a worker", jsontext.CheckPayload(n.Payload))
 		}
-		if err := jsontext.CheckPayload(n.Payload); err != nil {
-			return nil, fmt.Errorf("the payload of a job of type %q cannot be sent to a worker: %w", j.Type, err)
-		}
+		err = about("its payload", err)
 	}
-	if row, err = n.Values(); err != nil {
-		return nil, fmt.Errorf("a job of type %q: %w", j.Type, err)
-	}
-	return row, nil
+	row, invalid := n.Values()
+	return row, about(fmt.Sprintf("a job of type %q", j.Type), cmp.Or(err, invalid))
 }
 
 // Querier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -108,20 +103,15 @@ func InsertUnique(ctx context.Context, db Querier, j Job) (id dispatcherd.JobID,
 			j.UniqueFor,
 		)
 	case j.UniqueKey != "" && j.Parent == 0:
-		document, err := json.Marshal(object(row))
-		if err == nil {
+		var document []byte
+		if document, err = json.Marshal(object(row)); err == nil {
 			id, inserted, err = joins.Joins{DB: db}.InsertUnique(ctx, document, j.UniqueKey, j.UniqueFor)
 		}
-		if err != nil {
-			return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, err)
-		}
-		return id, inserted, nil
+	default:
+		err = refused(db.QueryRow(ctx, insertSQL, row...).Scan((*int64)(&id)))
+		inserted = err == nil
 	}
-	var number int64
-	if err := db.QueryRow(ctx, insertSQL, row...).Scan(&number); err != nil {
-		return 0, false, fmt.Errorf("inserting a job of type %q: %w", j.Type, refused(err))
-	}
-	return dispatcherd.JobID(number), true, nil
+	return id, inserted, about(fmt.Sprintf("inserting a job of type %q", j.Type), err)
 }
 
 // Copier is a *pgx.Conn, a *pgxpool.Pool or a pgx.Tx.
@@ -137,7 +127,7 @@ func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, erro
 	var now time.Time
 	var owner string
 	if err := db.QueryRow(ctx, contract.CopySetup).Scan(&now, &owner); err != nil {
-		return 0, fmt.Errorf("inserting jobs: %w", err)
+		return 0, about("inserting jobs", err)
 	}
 	next, stop := iter.Pull2(copyRows(jobs, now, owner))
 	defer stop()
@@ -146,10 +136,7 @@ func InsertMany(ctx context.Context, db Copier, jobs iter.Seq[Job]) (int64, erro
 			row, err, _ := next()
 			return row, err
 		}))
-	if err != nil {
-		return 0, fmt.Errorf("inserting jobs: %w", refused(err))
-	}
-	return n, nil
+	return n, about("inserting jobs", refused(err))
 }
 
 // errUnfinished ends COPY if jobs, or a method of a payload, does not return.
