@@ -1,10 +1,12 @@
 package flow
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
+	"github.com/dispatcherd/dispatcherd/internal/heap"
 )
 
 // Full are the limits of a step without a reason for lower ones.
@@ -28,40 +30,74 @@ const (
 // that have paused, the one with the shortest pause first. After three steps of a queue, one of the queues behind it gets a step. So
 // neither many large flows nor many that wait for another transaction delay the few steps of a small batch: it waits for one step of
 // each target before it in its queue, and for a third as many behind it.
+//
+// In a queue, owners take turns. If a producer inserts 1,000 flows at once, and another one inserts a flow after it, the flow of the second
+// one gets the second step.
 type Turns struct {
-	queues    [4][]dispatcherd.JobID
-	since     [4]int // steps of a queue since one behind it
-	paused    []dispatcherd.JobID
+	queues    [4]queue
+	paused    []*turn
 	turns     map[dispatcherd.JobID]*turn
 	scale     int // of the last target that had more to do: the next ones begin with it, because they are often of the same kind
 	succeeded int // steps
+	waited    int // how often a target began to wait
+}
+
+// queue has the targets that wait for a step.
+type queue struct {
+	targets heap.Heap[*turn, first]
+	since   int            // steps since one of a queue behind it
+	round   int            // of the target that had the last step
+	rounds  map[string]int // of the last target of each owner
 }
 
 // turn is a target that waits for a step.
 type turn struct {
+	id       dispatcherd.JobID
+	owner    string
 	scale    int // how often its limits are halved
 	pause    time.Duration
 	until    time.Time // end of the pause
 	failures int       // with the lowest limits, that count
 	seen     int       // Turns.succeeded at the last failure
 	again    bool      // it was added while it had a turn
+
+	round, since int // in its queue: each owner has one target in a round, and the order within a round
+	place        int32
 }
 
-// Add adds a target, unless it waits already.
-func (t *Turns) Add(id dispatcherd.JobID, fresh bool) {
+// first orders a queue by pauses and rounds. Only the last queue has targets with pauses.
+type first struct{}
+
+// Before implements heap.Order.
+func (first) Before(a, b *turn) bool {
+	return cmp.Or(cmp.Compare(a.pause, b.pause), cmp.Compare(a.round, b.round), cmp.Compare(a.since, b.since)) < 0
+}
+
+// Place implements heap.Order.
+func (first) Place(t *turn) *int32 { return &t.place }
+
+// Add adds a target, unless it waits already. The owner is that of its batch or flow; "" = unknown.
+func (t *Turns) Add(id dispatcherd.JobID, owner string, fresh bool) {
 	if t.turns == nil {
 		t.turns = map[dispatcherd.JobID]*turn{}
 	}
 	if waits := t.turns[id]; waits != nil {
 		waits.again = true
 	} else if len(t.turns) < mostTurns {
-		t.turns[id] = &turn{}
-		t.append(1-number(fresh), id)
+		t.turns[id] = &turn{id: id, owner: owner}
+		t.append(1-number(fresh), t.turns[id])
 	}
 }
 
-func (t *Turns) append(queue int, id dispatcherd.JobID) {
-	t.queues[queue] = append(t.queues[queue], id)
+func (t *Turns) append(n int, turn *turn) {
+	q := &t.queues[n]
+	if len(q.targets) == 0 {
+		q.rounds = map[string]int{}
+	}
+	t.waited++
+	turn.round, turn.since = max(q.round, q.rounds[turn.owner])+1, t.waited
+	q.rounds[turn.owner] = turn.round
+	q.targets.Put(turn)
 }
 
 // Has reports whether a target waits for a step.
@@ -69,10 +105,10 @@ func (t *Turns) Has(id dispatcherd.JobID) bool { return t.turns[id] != nil }
 
 // Next returns the next target, with the limits of its step. If it is 0, wait is how long none has a turn; 0 = until one is added.
 func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.Duration) {
-	t.paused = slices.DeleteFunc(t.paused, func(id dispatcherd.JobID) bool {
-		left := t.turns[id].until.Sub(now)
+	t.paused = slices.DeleteFunc(t.paused, func(turn *turn) bool {
+		left := turn.until.Sub(now)
 		if left <= 0 {
-			t.append(3, id)
+			t.append(3, turn)
 		} else if wait == 0 || left < wait {
 			wait = left
 		}
@@ -80,25 +116,22 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	})
 	n := -1
 	for i := len(t.queues) - 1; i >= 0; i-- {
-		if len(t.queues[i]) > 0 && (n < 0 || t.since[i] < freshSteps) {
+		if len(t.queues[i].targets) > 0 && (n < 0 || t.queues[i].since < freshSteps) {
 			n = i
 		}
 	}
 	if n < 0 {
 		return 0, l, wait
 	}
-	clear(t.since[:n])
-	t.since[n]++
-	queue := t.queues[n]
-	for i, id := range queue {
-		if n == 3 && t.turns[id].pause < t.turns[queue[0]].pause {
-			queue[0], queue[i] = id, queue[0]
-		}
+	for i := range n {
+		t.queues[i].since = 0
 	}
-	id, t.queues[n] = queue[0], queue[1:]
-	turn := t.turns[id]
+	q := &t.queues[n]
+	turn, _ := q.targets.First()
+	q.targets.Remove(turn)
+	q.since, q.round = q.since+1, turn.round
 	turn.again, turn.scale = false, max(turn.scale, t.scale)
-	return id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
+	return turn.id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
 }
 
 // Done takes the result of a step: whether another one has something to do, whether that must wait for another transaction, and how long
@@ -120,10 +153,10 @@ func (t *Turns) Done(id dispatcherd.JobID, left, busy bool, round time.Duration,
 	}
 	switch {
 	case busy:
-		t.rest(id, now)
+		t.rest(turn, now)
 	case left || turn.again:
 		turn.pause = 0
-		t.append(1+number(left), id)
+		t.append(1+number(left), turn)
 	default:
 		delete(t.turns, id)
 	}
@@ -143,14 +176,13 @@ func (t *Turns) Failed(id dispatcherd.JobID, certain bool, now time.Time) (aside
 		delete(t.turns, id)
 		return true
 	}
-	t.rest(id, now)
+	t.rest(turn, now)
 	return false
 }
 
 // rest pauses a target. It delays no other one.
-func (t *Turns) rest(id dispatcherd.JobID, now time.Time) {
-	turn := t.turns[id]
+func (t *Turns) rest(turn *turn, now time.Time) {
 	turn.pause = min(max(2*turn.pause, firstPause), mostPause)
 	turn.until = now.Add(turn.pause)
-	t.paused = append(t.paused, id)
+	t.paused = append(t.paused, turn)
 }

@@ -20,9 +20,9 @@ func take(turns *Turns, now time.Time) dispatcherd.JobID {
 func TestOneOfFourStepsIsOfATargetThatIsNotFresh(t *testing.T) {
 	t.Parallel()
 	var turns Turns
-	turns.Add(1, false)
+	turns.Add(1, "", false)
 	for id := dispatcherd.JobID(10); id < 20; id++ {
-		turns.Add(id, true)
+		turns.Add(id, "", true)
 	}
 	var order []dispatcherd.JobID
 	for range 8 {
@@ -39,17 +39,17 @@ func TestTargetWithoutAStepGoesBeforeThoseThatHadOne(t *testing.T) {
 	var turns Turns
 	now := start
 	for id := dispatcherd.JobID(1); id <= 100; id++ {
-		turns.Add(id, false)
+		turns.Add(id, "", false)
 	}
-	for len(turns.queues[1]) > 0 {
+	for len(turns.queues[1].targets) > 0 {
 		id := take(&turns, now)
 		turns.Done(id, true, id%2 == 0, time.Millisecond, now)
 	}
 	now = now.Add(mostPause)
 	for id := dispatcherd.JobID(201); id <= 205; id++ {
-		turns.Add(id, false)
+		turns.Add(id, "", false)
 	}
-	turns.Add(300, true)
+	turns.Add(300, "", true)
 	var order []dispatcherd.JobID
 	for range 16 {
 		id := take(&turns, now)
@@ -68,28 +68,48 @@ func TestTargetWithTheShortestPauseGoesBeforeOthersThatHavePaused(t *testing.T) 
 	var turns Turns
 	now := start
 	for id := dispatcherd.JobID(1); id <= 10; id++ {
-		turns.Add(id, false)
+		turns.Add(id, "", false)
 	}
 	for range 10 * 5 {
 		turns.Done(take(&turns, now), true, true, time.Millisecond, now)
 		now = now.Add(mostPause)
 	}
-	turns.Add(11, true)
+	turns.Add(11, "", true)
 	require.Equal(t, dispatcherd.JobID(11), take(&turns, now))
 	turns.Done(11, true, true, time.Millisecond, now)
 	now = now.Add(mostPause)
 	require.Equal(t, dispatcherd.JobID(11), take(&turns, now))
 }
 
+// A producer inserts many flows at once. Those of others do not wait for all of them, neither at first nor while they have more to do.
+func TestOwnersTakeTurns(t *testing.T) {
+	t.Parallel()
+	var turns Turns
+	for id := dispatcherd.JobID(1); id <= 100; id++ {
+		turns.Add(id, "many", false)
+	}
+	turns.Done(take(&turns, start), true, false, time.Millisecond, start)
+	turns.Add(201, "few", false)
+	turns.Add(202, "few", false)
+	turns.Add(301, "one", false)
+	var order []dispatcherd.JobID
+	for range 14 {
+		id := take(&turns, start)
+		turns.Done(id, true, false, time.Millisecond, start)
+		order = append(order, id)
+	}
+	require.Equal(t, []dispatcherd.JobID{2, 201, 1, 301, 3, 202, 201, 4, 5, 6, 2, 7, 8, 9}, order)
+}
+
 func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
 	t.Parallel()
 	var turns Turns
 	now := start
-	turns.Add(1, false)
+	turns.Add(1, "", false)
 	for _, pause := range []time.Duration{2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000} {
 		require.Equal(t, dispatcherd.JobID(1), take(&turns, now))
 		turns.Done(1, true, true, time.Millisecond, now)
-		turns.Add(2, true)
+		turns.Add(2, "", true)
 		require.Equal(t, dispatcherd.JobID(2), take(&turns, now), "another one does not wait")
 		turns.Done(2, false, false, time.Millisecond, now)
 		id, _, wait := turns.Next(now)
@@ -102,9 +122,9 @@ func TestTargetThatMustWaitPausesAloneAndLonger(t *testing.T) {
 func TestMessageDuringAStepIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	var turns Turns
-	turns.Add(1, true)
+	turns.Add(1, "", true)
 	require.Equal(t, dispatcherd.JobID(1), take(&turns, start))
-	turns.Add(1, true)
+	turns.Add(1, "", true)
 	turns.Done(1, false, false, time.Millisecond, start)
 	require.Equal(t, dispatcherd.JobID(1), take(&turns, start))
 	turns.Done(1, false, false, time.Millisecond, start)
@@ -115,7 +135,7 @@ func TestMessageDuringAStepIsNotForgotten(t *testing.T) {
 func TestLongRoundHalvesTheLimitsOfItsTarget(t *testing.T) {
 	t.Parallel()
 	var turns Turns
-	turns.Add(1, true)
+	turns.Add(1, "", true)
 	items := func(took time.Duration) int {
 		_, l, _ := turns.Next(start)
 		turns.Done(1, true, false, took, start)
@@ -150,12 +170,12 @@ func TestTargetBeginsWithTheLimitsOfTheLastOneThatHadMoreToDo(t *testing.T) {
 		return l.Items
 	}
 	for id := range dispatcherd.JobID(3) {
-		turns.Add(id+1, false)
+		turns.Add(id+1, "", false)
 	}
 	require.Equal(t, 1000, items(true, time.Second))
 	require.Equal(t, 500, items(false, time.Millisecond), "it was small, so its time says nothing")
 	require.Equal(t, 500, items(true, time.Second))
-	turns.Add(9, false)
+	turns.Add(9, "", false)
 	for _, limit := range []int{250, 125, 125} {
 		require.Equal(t, limit, items(true, time.Second))
 	}
@@ -167,7 +187,7 @@ func TestTargetBeginsWithTheLimitsOfTheLastOneThatHadMoreToDo(t *testing.T) {
 func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {
 	t.Parallel()
 	var turns Turns
-	turns.Add(1, true)
+	turns.Add(1, "", true)
 	now := start
 	for n := 1; ; n++ {
 		id, l, wait := turns.Next(now)
@@ -194,12 +214,12 @@ func TestFailureOfUnknownCauseCountsOnlyIfOthersSucceedMeanwhile(t *testing.T) {
 		require.Equal(t, dispatcherd.JobID(1), take(&turns, now))
 		return turns.Failed(1, false, now)
 	}
-	turns.Add(1, false)
+	turns.Add(1, "", false)
 	for range 100 {
 		require.False(t, fails())
 	}
 	for n := range 3 {
-		turns.Add(2, true)
+		turns.Add(2, "", true)
 		require.Equal(t, dispatcherd.JobID(2), take(&turns, now))
 		turns.Done(2, false, false, time.Millisecond, now)
 		require.Equal(t, n == 2, fails())
@@ -210,7 +230,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	t.Parallel()
 	var turns Turns
 	for id := dispatcherd.JobID(1); id <= mostTurns+10; id++ {
-		turns.Add(id, true)
+		turns.Add(id, "", true)
 	}
-	require.Len(t, turns.queues[0], mostTurns)
+	require.Len(t, turns.queues[0].targets, mostTurns)
 }

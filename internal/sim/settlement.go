@@ -57,11 +57,14 @@ func (s *settler) Step(ctx context.Context, target dispatcherd.JobID, l flow.Lim
 }
 
 // Due implements flowstore.Table.
-func (s *settler) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
+func (s *settler) Due(ctx context.Context, after dispatcherd.JobID) (targets []flowstore.Due, err error) {
 	if err := s.do(ctx, func(*statement) {}); err != nil || after > 0 {
 		return nil, err
 	}
-	return s.answer.tx.Due, nil
+	for _, id := range s.answer.tx.Due {
+		targets = append(targets, flowstore.Due{ID: id})
+	}
+	return targets, nil
 }
 
 // SetAside implements flowstore.Table. No step fails because of its target.

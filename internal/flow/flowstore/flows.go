@@ -146,6 +146,12 @@ func (s *step) refused(err error) bool {
 	return true
 }
 
+// Due is a target that has messages.
+type Due struct {
+	ID    dispatcherd.JobID
+	Owner string // of its batch or flow; "" = it is a job with children
+}
+
 // dueSQL returns up to 1,000 targets above $1 that have messages and are not set aside.
 const dueSQL = `
 WITH RECURSIVE due (target) AS (
@@ -153,12 +159,13 @@ WITH RECURSIVE due (target) AS (
 	UNION ALL
 	SELECT (SELECT e.target FROM dispatcherd.ends e WHERE e.target > d.target ORDER BY e.target LIMIT 1) FROM due d WHERE d.target IS NOT NULL
 )
-SELECT target FROM due d WHERE target IS NOT NULL
-	AND NOT EXISTS (SELECT FROM dispatcherd.batches b WHERE b.id BETWEEN d.target AND d.target AND b.aside_at IS NOT NULL) LIMIT 1000`
+SELECT d.target, coalesce(b.owner, '') FROM due d
+LEFT JOIN LATERAL (SELECT * FROM dispatcherd.batches o WHERE o.id BETWEEN d.target AND d.target) b ON true
+WHERE d.target IS NOT NULL AND b.aside_at IS NULL LIMIT 1000`
 
 // Due returns the first targets above an id that have messages.
-func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []dispatcherd.JobID, err error) {
-	return claim.Collect(ctx, s.Search, pgx.RowTo[dispatcherd.JobID], dueSQL, after)
+func (s Store) Due(ctx context.Context, after dispatcherd.JobID) (targets []Due, err error) {
+	return claim.Collect(ctx, s.Search, pgx.RowToStructByPos[Due], dueSQL, after)
 }
 
 // asideSQL sets target $1 aside because of $2. A job on which nodes depend gets a row, as if it had children.

@@ -54,6 +54,20 @@ func TestRetryBesideAnOpenUniqueKeyIsBusy(t *testing.T) {
 	require.Equal(t, "pending", w.status(member))
 }
 
+// Owners take turns. A flow that a superuser has inserted has no owner.
+func TestOwnersOfTargetsAreRead(t *testing.T) {
+	w := newWorld(t)
+	w.after(w.insert())
+	batch := w.open("done")
+	w.exec(`UPDATE dispatcherd.batches SET owner = 'wages' WHERE id = $1`, batch)
+	w.seal(batch)
+	due, err := w.Due(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, due, 2)
+	require.Empty(t, due[0].Owner)
+	require.Equal(t, Due{dispatcherd.JobID(batch), "wages"}, due[1])
+}
+
 // A job on which nodes depend has no row of batches. It is set aside like a batch, or each heartbeat would find it again, and each
 // operator would look for it in vain.
 func TestJobWithDependantsIsSetAside(t *testing.T) {

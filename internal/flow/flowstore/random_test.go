@@ -99,9 +99,9 @@ func (c *chance) steps() {
 	}
 	due, err := c.Due(c.t.Context(), 0)
 	require.NoError(c.t, err)
-	for _, id := range due[:c.IntN(len(due)+1)] {
+	for _, d := range due[:c.IntN(len(due)+1)] {
 		n := []int{1, 2, 5, 1000}[c.IntN(4)]
-		_, err := c.Step(c.t.Context(), id, flow.Limits{Items: n, Bytes: 1000 * n})
+		_, err := c.Step(c.t.Context(), d.ID, flow.Limits{Items: n, Bytes: 1000 * n})
 		require.NoError(c.t, err)
 	}
 	if tx != nil {

@@ -28,7 +28,7 @@ const (
 // Table does the steps of targets; see Store.
 type Table interface {
 	Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (Result, error)
-	Due(ctx context.Context, after dispatcherd.JobID) ([]dispatcherd.JobID, error)
+	Due(ctx context.Context, after dispatcherd.JobID) ([]Due, error)
 	SetAside(ctx context.Context, target dispatcherd.JobID, why error) error
 	Repair(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, err error)
 	Expire(ctx context.Context, keep time.Duration) (more bool, err error)
@@ -105,7 +105,7 @@ func (s *Service) Finished(request *contract.FinishRequest, result *contract.Fin
 	for i := 0; i < len(request.Items) && len(s.own) > 0; i++ {
 		id := request.Items[i].ID
 		for _, target := range s.own[id] {
-			s.turns.Add(target, true)
+			s.turns.Add(target, "", true)
 			found = true
 		}
 		delete(s.own, id)
@@ -131,12 +131,12 @@ func (s *Service) search(ctx context.Context, _ background.Now) (wait time.Durat
 			return time.Hour, err
 		}
 		s.mu.Lock()
-		for _, id := range found {
-			s.turns.Add(id, false)
+		for _, d := range found {
+			s.turns.Add(d.ID, d.Owner, false)
 		}
 		s.mu.Unlock()
 		s.Wake(contract.EndsRecorded)
-		after = found[len(found)-1]
+		after = found[len(found)-1].ID
 	}
 }
 
@@ -200,7 +200,7 @@ func aboutTarget(err error) (perhaps, certain bool) {
 // asked for. The target is not fresh: steps of many callers would delay the callbacks of others.
 func (s *Service) Settle(ctx context.Context, id dispatcherd.JobID) {
 	s.mu.Lock()
-	s.turns.Add(id, false)
+	s.turns.Add(id, "", false)
 	if s.settled == nil {
 		s.settled = map[dispatcherd.JobID]chan struct{}{}
 	}

@@ -39,11 +39,11 @@ func (f *table) Step(_ context.Context, id dispatcherd.JobID, l flow.Limits) (Re
 	return f.results[id], f.errs[id]
 }
 
-func (f *table) Due(_ context.Context, after dispatcherd.JobID) (due []dispatcherd.JobID, err error) {
+func (f *table) Due(_ context.Context, after dispatcherd.JobID) (due []Due, err error) {
 	f.searches++
 	for _, id := range f.due {
 		if id > after {
-			due = append(due, id)
+			due = append(due, Due{ID: id})
 		}
 	}
 	return due, f.errs[0]
@@ -83,7 +83,7 @@ func TestLimitsFollowTheTimeOfARound(t *testing.T) {
 		*clock = clock.Add(took)
 		f.results[1] = Result{Left: true, Rounds: rounds}
 	}
-	s.turns.Add(1, true)
+	s.turns.Add(1, "", true)
 	step := func() {
 		_, err := s.step(t.Context(), background.Now{At: *clock})
 		require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestStepThatTellsOthersLooksForThem(t *testing.T) {
 func TestStepsGoOnWhileTheSearchFails(t *testing.T) {
 	s, f, clock, _ := newService()
 	f.errs[0] = &pgconn.PgError{Code: "57014"}
-	s.turns.Add(1, true)
+	s.turns.Add(1, "", true)
 	_, err := s.search(t.Context(), background.Now{At: *clock, Woken: contract.EndsWait})
 	require.Error(t, err)
 	require.Equal(t, time.Hour, settle(t, s, clock, 0))
@@ -212,7 +212,7 @@ func TestSettleWaitsForTheTurnOfItsTarget(t *testing.T) {
 		close(settled)
 	}()
 	require.Equal(t, contract.EndsRecorded, <-woken)
-	s.turns.Add(1, true) // a job has ended here
+	s.turns.Add(1, "", true) // a job has ended here
 	for range 2 {
 		_, err := s.step(t.Context(), background.Now{At: *clock})
 		require.NoError(t, err)
@@ -246,8 +246,8 @@ func TestErrorsOfAnyKindSetTheirTargetAsideIfOthersSucceed(t *testing.T) {
 	for _, err := range []error{&pgconn.PgError{Code: "58030"}, &pgconn.PgError{Code: "57014"}, errors.New("a time cannot be decoded")} {
 		s, f, clock, _ := newService()
 		f.errs[1], f.results[2] = err, Result{Left: true}
-		s.turns.Add(1, false)
-		s.turns.Add(2, false)
+		s.turns.Add(1, "", false)
+		s.turns.Add(2, "", false)
 		for n := 0; len(f.aside) == 0; n++ {
 			require.Less(t, n, 1000, err)
 			*clock = clock.Add(100 * time.Millisecond)

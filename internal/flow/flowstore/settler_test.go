@@ -38,8 +38,8 @@ func (s Settler) CountEnds(ctx context.Context) (c Counted, err error) {
 		if err != nil || len(due) == 0 {
 			return c, err
 		}
-		for _, id := range due {
-			r, err := s.step(ctx, id)
+		for _, d := range due {
+			r, err := s.step(ctx, d.ID)
 			if err != nil {
 				return c, err
 			}
@@ -58,10 +58,10 @@ func (s Settler) CountEnds(ctx context.Context) (c Counted, err error) {
 func (s Settler) RepairNext(ctx context.Context, previous dispatcherd.JobID) (next dispatcherd.JobID, wrong int, err error) {
 	next, err = s.Repair(ctx, previous)
 	due, failed := s.Due(ctx, previous)
-	for _, id := range due {
+	for _, d := range due {
 		for more := true; more && err == nil && failed == nil; {
 			var r Result
-			r, err = s.step(ctx, id)
+			r, err = s.step(ctx, d.ID)
 			wrong += r.Wrong
 			more = r.Left && !r.Busy
 		}
