@@ -259,7 +259,7 @@ func TestDispatcherRoleSuffices(t *testing.T) {
 		require.Empty(t, finish(t, s, contract.Finish{ID: id, Attempt: 1, Outcome: o}))
 	}
 	require.NoError(t, s.SetSubscribed(t.Context(), true))
-	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour}, true)
+	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour}, true)
 	require.NoError(t, err)
 	require.Zero(t, kept.Made, "the migration has created the partitions")
 	_, err = s.Heartbeat(t.Context(), contract.HeartbeatRequest{Capacity: map[string]int{"pdf": 1}})

@@ -237,7 +237,7 @@ func TestRowThatCannotBeDeletedDoesNotStopRetention(t *testing.T) {
 			LANGUAGE plpgsql AS $$ BEGIN IF OLD.id = 42 THEN RAISE 'refused by the test'; END IF; RETURN OLD; END $$`,
 	)
 	exec(t, db, `CREATE TRIGGER keep BEFORE DELETE ON dispatcherd.jobs_cancelled_rest FOR EACH ROW EXECUTE FUNCTION public.keep()`)
-	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour, Cancelled: time.Hour}, true)
+	kept, err := s.KeepPartitions(t.Context(), claim.Retention{Done: time.Hour, Failed: time.Hour}, true)
 	require.NoError(t, err)
 	require.Zero(t, kept.Dropped)
 	require.Equal(t, []int64{42}, one[[]int64](t, db, `SELECT array_agg(id) FROM dispatcherd.jobs_cancelled`))

@@ -11,7 +11,8 @@ import (
 
 // Retention says how long rows of ended jobs are kept.
 type Retention struct {
-	Done, Failed, Cancelled time.Duration
+	Done   time.Duration // also of cancelled jobs
+	Failed time.Duration
 }
 
 // DaysAhead is for how many coming days partitions are created before they are needed.
@@ -34,7 +35,7 @@ func (s *Store) KeepPartitions(ctx context.Context, keep Retention, drop bool) (
 	for _, r := range []struct {
 		status dispatcherd.Status
 		keep   time.Duration
-	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Cancelled}} {
+	}{{dispatcherd.Done, keep.Done}, {dispatcherd.Failed, keep.Failed}, {dispatcherd.Cancelled, keep.Done}} {
 		if err := s.keepPartitions(ctx, string(r.status), DaysAhead, r.keep, drop, &k); err != nil {
 			return k, err
 		}

@@ -379,7 +379,6 @@ func TestCurlDrivesTheAPI(t *testing.T) {
 func TestTCPNeedsATokenBeyondLoopback(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Listen = "0.0.0.0:0"
 	_, err := daemon.Start(t.Context(), cfg, zap.NewNop())
 	require.ErrorContains(t, err, "beyond loopback only with --api-tokens")

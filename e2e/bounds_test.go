@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -25,7 +24,6 @@ var ndjson = []string{"Content-Type", "application/x-ndjson"}
 func TestLinesAndUploadsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.MaxPayload, cfg.API.MaxUpload = 1000, 5000
 	h := w.start(cfg)
 	c := h.caller()
@@ -55,7 +53,6 @@ func TestSlowUploadsLeaveAConnectionForOtherCalls(t *testing.T) {
 	const uploads, connections = 2, 5 // one user has all but two connections, and one less for uploads
 	w := newWorld(t)
 	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
 	cfg.API.Connections, cfg.API.BodyTimeout = connections, time.Second
 	h := w.start(cfg)
 	c := h.caller()

@@ -66,7 +66,7 @@ func (w *world) lives(h *host) {
 	require.NoError(w.t, err)
 	defer store.Close()
 	const keep = 24 * time.Hour
-	_, err = store.KeepPartitions(w.t.Context(), claim.Retention{Done: keep, Failed: keep, Cancelled: keep}, true)
+	_, err = store.KeepPartitions(w.t.Context(), claim.Retention{Done: keep, Failed: keep}, true)
 	require.NoError(w.t, err)
 	require.Zero(w.t, w.number(`SELECT count(*) FROM dispatcherd.jobs WHERE finished_at < '2021-01-01'`))
 	require.Zero(w.t, w.number(`SELECT count(*) FROM pg_class WHERE relname = 'jobs_done_20200102'`))

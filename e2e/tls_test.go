@@ -121,7 +121,6 @@ func (w *world) secure(change func(*secured, *daemon.Config)) *secured {
 	s := &secured{w: w, ca: newAuthority(w.t, w.dir, "ca")}
 	s.cert, s.key = s.ca.sign("server", forLocalhost)
 	cfg := w.config("d")
-	cfg.API = daemon.DefaultAPIConfig()
 	cfg.WorkerListen, cfg.API.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.TLS = daemon.TLSFiles{Cert: s.cert, Key: s.key}
 	cfg.API.TokenFile = s.holders("worker", "read", "operate", "payload", "all")
@@ -574,7 +573,6 @@ func TestListenersOfAnotherKindAreNamed(t *testing.T) {
 	w := newWorld(t)
 	s := w.secure(nil)
 	plain := w.config("plain")
-	plain.API = daemon.DefaultAPIConfig()
 	plain.WorkerListen, plain.API.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	other := w.start(plain)
 	address := func(what string) string {

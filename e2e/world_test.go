@@ -32,7 +32,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/migrations"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // longWait bounds every wait for something that must happen.
@@ -112,16 +111,14 @@ func newWorldOn(t *testing.T, dsn string) *world {
 
 // config is a daemon with shorter retry and failure detection times than the default.
 func (w *world) config(name string) daemon.Config {
-	core := actor.DefaultConfig()
-	core.Seed = daemon.NewSeed()
-	core.Retry = timing.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
-	return daemon.Config{
-		Name: name, DSN: w.dsn, Version: "e2e",
-		WorkerSocket: filepath.Join(w.dir, name+".sock"), APISocket: filepath.Join(w.dir, name+"-api.sock"),
-		Core: core, Workers: workerproto.Limits{}.WithDefaults(),
-		Lease: 10 * time.Second, Heartbeat: 100 * time.Millisecond, CountPending: 100 * time.Millisecond,
-		Grace: 5 * time.Second, Listen: true, DecisionLog: 10_000,
-	}
+	cfg := daemon.DefaultConfig()
+	cfg.Name, cfg.DSN, cfg.Version = name, w.dsn, "e2e"
+	cfg.WorkerSocket, cfg.APISocket = filepath.Join(w.dir, name+".sock"), filepath.Join(w.dir, name+"-api.sock")
+	cfg.Core.Seed, cfg.Core.Retry = daemon.NewSeed(), timing.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+	cfg.Lease, cfg.Heartbeat, cfg.CountPending = 10*time.Second, 100*time.Millisecond, 100*time.Millisecond
+	cfg.Grace, cfg.DecisionLog = 5*time.Second, 10_000
+	cfg.Workers.Resume, cfg.Memory = 0, 0 // the limit of memory is one of the process
+	return cfg
 }
 
 // host is a daemon in this process.

@@ -17,14 +17,15 @@ import (
 // constantBounds returns the bounds of the API that are constants, by their
 // names in docs/reference/api.md.
 func constantBounds() map[string]any {
-	c := daemon.DefaultAPIConfig()
+	all := daemon.DefaultConfig()
+	c := all.API
 	return map[string]any{
 		"max-body-bytes":           c.MaxBodies,
 		"max-upload":               c.MaxUpload,
 		"request-timeout":          c.DefaultTimeout,
 		"max-request-timeout":      c.MaxTimeout,
 		"max-api-connections":      c.MaxConnections,
-		"max-connection-rate":      daemon.DefaultConnectionRate,
+		"max-connection-rate":      all.ConnectionRate,
 		"max-api-header":           c.MaxHeader,
 		"api-header-timeout":       c.HeaderTimeout,
 		"api-body-timeout":         c.BodyTimeout,

@@ -104,7 +104,6 @@ func (f *serveFlags) config() (daemon.Config, error) {
 	cfg.Heartbeat = shell.Interval(cfg.Lease)
 	cfg.Workers.HeartbeatInterval = cfg.Workers.HeartbeatTimeout / pingsPerTimeout
 	cfg.Workers.MaxFrame = max(cfg.Workers.MaxFrame, cfg.API.MaxPayload+frameSlack)
-	cfg.Keep.Cancelled = cfg.Keep.Done
 	if err := cmp.Or(cfg.Allow.Check(), cfg.AllowAPI.Check(), cfg.Core.Validate(), cfg.CheckListeners()); err != nil {
 		return cfg, exit.Usagef("%w", err)
 	}

@@ -6,14 +6,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/dispatcherd/dispatcherd/actor"
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/cmd/dispatcherd/internal/cli"
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
-	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
 	"github.com/dispatcherd/dispatcherd/scoring"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // serveFlags are the settings of serve and dev.
@@ -22,19 +18,13 @@ type serveFlags struct {
 	level, format string // of the log
 }
 
-// register adds the flags with the defaults that actor, workerproto and api define. A
+// register adds the flags with the defaults that package daemon defines. A
 // setting is a flag only if two operators have reason to choose different values. All
 // others are constants.
 func (f *serveFlags) register(a *app, flags *pflag.FlagSet) {
 	flags.SortFlags = false
-	f.cfg = daemon.Config{
-		WorkerSocket: a.OwnSocket("worker.sock"), APISocket: a.OwnSocket("api.sock"),
-		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), API: daemon.DefaultAPIConfig(),
-		Lease: daemon.DefaultLease, KeyPatience: daemon.DefaultKeyPatience, Grace: daemon.DefaultGrace,
-		Keep:   claim.Retention{Done: daemon.DefaultKeepDone, Failed: daemon.DefaultKeepFailed},
-		Memory: daemon.DefaultMemory, DecisionLog: decisionlog.DefaultEntries,
-	}
-	f.cfg.Workers.Resume = daemon.DefaultResume
+	f.cfg = daemon.DefaultConfig()
+	f.cfg.WorkerSocket, f.cfg.APISocket = a.OwnSocket("worker.sock"), a.OwnSocket("api.sock")
 	registerConnections(flags, &f.cfg)
 	registerPolicy(flags, &f.cfg)
 	f.registerBounds(flags, &f.cfg)

@@ -36,17 +36,8 @@ type APIConfig struct {
 	Connections int    // to Postgres, for callers
 }
 
-const (
-	// RowPoll is the time between two reads of the rows that callers wait for.
-	RowPoll = 100 * time.Millisecond
-
-	defaultAPIConnections = 6
-)
-
-// DefaultAPIConfig has no TCP address and the bounds that docs/reference/api.md lists.
-func DefaultAPIConfig() APIConfig {
-	return APIConfig{Config: httpapi.DefaultConfig(), Connections: defaultAPIConnections}
-}
+// RowPoll is the time between two reads of the rows that callers wait for.
+const RowPoll = 100 * time.Millisecond
 
 // CheckListeners validates the settings of the listeners on TCP before the daemon starts.
 func (c *Config) CheckListeners() error {

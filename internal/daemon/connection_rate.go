@@ -8,11 +8,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// DefaultConnectionRate is the number of connections that a user may open per second on a Unix socket, or from an address with
-// TLS. A process that
-// connects and disconnects in a loop would otherwise take the processor time of the dispatcher and fill its log.
-const DefaultConnectionRate = 1000
-
 // burstSeconds is how many seconds of connections a user may open at once. After a restart
 // of the dispatcher all workers of a host reconnect at the same time.
 const burstSeconds = 2

@@ -144,13 +144,8 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 	return d, nil
 }
 
-// complete sets the bounds that have no value, and reads the files of the listeners on TCP.
+// complete fits the bounds to the process, and reads the files of the listeners on TCP.
 func (d *Daemon) complete() error {
-	d.cfg.ConnectionRate = cmp.Or(max(d.cfg.ConnectionRate, 0), DefaultConnectionRate)
-	d.cfg.Workers = d.cfg.Workers.WithDefaults()
-	if d.cfg.API == (APIConfig{}) {
-		d.cfg.API = DefaultAPIConfig()
-	}
 	if err := d.checkDescriptors(); err != nil {
 		return err
 	}
@@ -204,10 +199,9 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Workers.Dispatcher, d.cfg.API.Dispatcher = d.cfg.Name, d.cfg.Name
 	d.workers = newWorkers(d)
 	d.workers.startups.renew = schedulestore.Schedules{DB: d.api.pool}.RenewWorkers
-	keep := retention(d.cfg.Keep)
 	flows := &flowstore.Service{
 		Table: flowstore.Store{Do: d.store.Flows, Search: d.store.Search, Sweep: d.store.Upkeep},
-		Keep:  max(keep.Done, keep.Failed, keep.Cancelled), Log: d.log, Wake: d.wake, Clock: time.Now,
+		Keep:  max(d.cfg.Keep.Done, d.cfg.Keep.Failed), Log: d.log, Wake: d.wake, Clock: time.Now,
 	}
 	d.constructAPI(flows)
 	planner := controller.New(controller.Config{
@@ -262,7 +256,7 @@ func (d *Daemon) constructAdmission() {
 		},
 		Dispatcher:  d.store.Dispatcher,
 		Announce:    d.announce,
-		Patience:    cmp.Or(d.cfg.KeyPatience, DefaultKeyPatience),
+		Patience:    d.cfg.KeyPatience,
 		PerPriority: d.cfg.Core.Weights.PerPriority(),
 		Log:         d.log,
 		Metrics:     admission.NewMetrics(d.metrics.registry),

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dispatcherd/dispatcherd/internal/exit"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 func TestConnectionsLeaveDescriptorsForPostgres(t *testing.T) {
@@ -22,7 +21,7 @@ func TestConnectionsLeaveDescriptorsForPostgres(t *testing.T) {
 		{224, 1, 39, 25},
 		{224, 2, 28, 18},
 	} {
-		workers, api := workerproto.Limits{}.WithDefaults(), DefaultAPIConfig()
+		workers, api := DefaultConfig().Workers, DefaultConfig().API
 		if c.listeners == 2 {
 			api.Listen = "127.0.0.1:8088"
 		}
@@ -32,7 +31,7 @@ func TestConnectionsLeaveDescriptorsForPostgres(t *testing.T) {
 		require.Equal(t, []int{c.workers, c.callers}, []int{workers.MaxConnections, api.MaxConnections}, c)
 		require.LessOrEqual(t, workers.MaxConnections+c.listeners*api.MaxConnections+keptDescriptors, c.files)
 	}
-	workers, api := workerproto.Limits{}.WithDefaults(), DefaultAPIConfig()
+	workers, api := DefaultConfig().Workers, DefaultConfig().API
 	_, err := fitDescriptors(223, &workers, &api)
 	require.Equal(t, exit.Usage, exit.CodeOf(t.Context(), err))
 	require.ErrorContains(t, err, "this process may open 223 files, and the dispatcher needs 224 at least: raise the limit")

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -21,14 +20,6 @@ type maintenance struct {
 	sweepAt time.Time // no sweep before
 	remain  bool      // the last sweep left rows
 	blocked bool      // other sessions blocked a part of the last keepPartitions
-}
-
-// retention replaces zero values by the defaults.
-func retention(keep claim.Retention) claim.Retention {
-	keep.Done = cmp.Or(keep.Done, DefaultKeepDone)
-	keep.Failed = cmp.Or(keep.Failed, DefaultKeepFailed)
-	keep.Cancelled = cmp.Or(keep.Cancelled, DefaultKeepDone)
-	return keep
 }
 
 // services returns the services of the maintenance.
@@ -84,7 +75,7 @@ const (
 func (m *maintenance) createPartitions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, claim.DefaultTimeout)
 	defer cancel()
-	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep), false)
+	kept, err := m.store.KeepPartitions(ctx, m.cfg.Keep, false)
 	if err != nil {
 		m.log.Warn("creating partitions of ended jobs failed", zap.Error(err))
 	}
@@ -96,7 +87,7 @@ func (m *maintenance) createPartitions(ctx context.Context) {
 // keepPartitions creates and drops partitions of ended jobs. The time until the next call differs between daemons.
 // Locks of other sessions may block a part of the work. It warns if they block two calls in succession.
 func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (next time.Duration, err error) {
-	kept, err := m.store.KeepPartitions(ctx, retention(m.cfg.Keep), true)
+	kept, err := m.store.KeepPartitions(ctx, m.cfg.Keep, true)
 	if err != nil {
 		return 0, err
 	}

@@ -13,12 +13,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/claim/claimfake"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
-	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
 // database returns a database with the schema.
@@ -43,10 +41,9 @@ func running(t *testing.T, db *pgxpool.Pool, edits ...func(*Config)) (*Daemon, *
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	core, lines := observer.New(zap.DebugLevel)
-	cfg := Config{
-		Name: "d", DSN: db.Config().ConnString(), WorkerSocket: filepath.Join(dir, "w"), APISocket: filepath.Join(dir, "a"),
-		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), Lease: 10 * time.Second, Heartbeat: time.Second, Listen: true,
-	}
+	cfg := DefaultConfig()
+	cfg.Name, cfg.DSN, cfg.WorkerSocket, cfg.APISocket = "d", db.Config().ConnString(), filepath.Join(dir, "w"), filepath.Join(dir, "a")
+	cfg.Lease, cfg.Grace, cfg.Workers.Resume, cfg.Memory = 10*time.Second, 0, 0, 0
 	for _, edit := range edits {
 		edit(&cfg)
 	}

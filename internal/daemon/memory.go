@@ -13,9 +13,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 )
 
-// DefaultMemory keeps the process below 150 MB, including the pages of the program.
-const DefaultMemory = 120 << 20
-
 // memoryInterval is the time between two measurements.
 const memoryInterval = time.Second
 

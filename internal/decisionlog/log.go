@@ -14,9 +14,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/actor"
 )
 
-// DefaultEntries is the default capacity of a log.
-const DefaultEntries = 1 << 16
-
 // chunk is how many entries are read under the lock at once.
 const chunk = 1 << 10
 

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,9 +10,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
-
-// CountInterval is the default time between two counts of the pending rows.
-const CountInterval = 5 * time.Second
 
 // A count takes at most 1/countShare of the time, but the pause after it is at most
 // maxCountPause.
@@ -57,10 +53,10 @@ type PendingCount struct {
 	complete bool // no type is missing
 }
 
-// NewPending returns a Pending that reads portions with the given function. An interval of 0 means CountInterval.
+// NewPending returns a Pending that reads portions with the given function.
 // A count contains at most the given number of types.
 func NewPending(portion CountPortion, interval time.Duration, types int) *Pending {
-	p := &Pending{portion: portion, interval: cmp.Or(interval, CountInterval), most: types}
+	p := &Pending{portion: portion, interval: interval, most: types}
 	p.latest.Store(&PendingCount{At: time.Now()})
 	return p
 }

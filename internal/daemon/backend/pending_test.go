@@ -79,7 +79,7 @@ func TestCountOfPendingRowsAddsThoseWithKeys(t *testing.T) {
 			{Type: "d", Rows: 1},
 			{Type: "d", Rows: 1, Keyed: 1},
 		}
-		p := NewPending(portions(new(bool), keyed, table...), 0, 9)
+		p := NewPending(portions(new(bool), keyed, table...), time.Second, 9)
 		for p.Continue(t.Context()) == 0 {
 		}
 		require.Equal(t,
@@ -100,7 +100,7 @@ func TestCountOfPendingRowsEndsAtTheLimitOfClasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPending(func(_ context.Context, from contract.PendingCursor, _ []string) ([]contract.PendingType, contract.PendingCursor, error) {
 			return []contract.PendingType{{Type: "a", Rows: 1}}, contract.PendingCursor{Keyed: true, Classes: from.Classes + maxCountClasses/4}, nil
-		}, 0, 9)
+		}, time.Second, 9)
 		for range 3 {
 			require.Zero(t, p.Continue(t.Context()))
 		}
@@ -116,7 +116,7 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 		for i := range 20 {
 			table = append(table, contract.PendingType{Type: fmt.Sprintf("t%02d", i)})
 		}
-		p := NewPending(portions(new(bool), nil, table...), 0, 1000)
+		p := NewPending(portions(new(bool), nil, table...), time.Second, 1000)
 		for range 11 {
 			require.Zero(t, p.Continue(t.Context()))
 		}
@@ -126,11 +126,11 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 			func(context.Context, contract.PendingCursor, []string) (_ []contract.PendingType, next contract.PendingCursor, err error) {
 				return types, next, nil
 			},
-			0, 1000,
+			time.Second, 1000,
 		)
-		require.Equal(t, idleCounts*CountInterval, quick.Continue(t.Context()), "no row is pending")
+		require.Equal(t, idleCounts*quick.interval, quick.Continue(t.Context()), "no row is pending")
 		types = []contract.PendingType{{Type: "x", Rows: 1}}
-		require.Equal(t, CountInterval, quick.Continue(t.Context()))
+		require.Equal(t, quick.interval, quick.Continue(t.Context()))
 	})
 }
 
@@ -139,7 +139,7 @@ func TestPauseBetweenCountsIsBounded(t *testing.T) {
 func TestCountOfPendingRowsEndsAtTheLimitOfTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := []contract.PendingType{{Type: "a"}, {Type: "b"}, {Type: "c"}, {Type: "d"}, {Type: "e"}, {Type: "f"}}
-		p := NewPending(portions(new(bool), []contract.PendingType{{Type: "b", Rows: 2}, {Type: "z", Rows: 2}}, table...), 0, 3)
+		p := NewPending(portions(new(bool), []contract.PendingType{{Type: "b", Rows: 2}, {Type: "z", Rows: 2}}, table...), time.Second, 3)
 		require.Zero(t, p.Continue(t.Context()))
 		require.Zero(t, p.Continue(t.Context()))
 		require.NotZero(t, p.Continue(t.Context()), "the types that follow are not read")

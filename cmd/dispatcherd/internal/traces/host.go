@@ -19,7 +19,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/daemon"
 	"github.com/dispatcherd/dispatcherd/internal/devpg"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
-	"github.com/dispatcherd/dispatcherd/internal/shell"
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/internal/trace"
 	"github.com/dispatcherd/dispatcherd/migrations"
@@ -115,23 +114,13 @@ func startHost(ctx context.Context, database string, w scoring.Weights, log *zap
 }
 
 func (h *daemonHost) config(dsn string, w scoring.Weights) daemon.Config {
-	core := actor.DefaultConfig()
-	core.Weights, core.Seed = w, daemon.NewSeed()
-	api := daemon.DefaultAPIConfig()
-	api.MaxTimeout, api.OpenRequests = patience, core.Limits.Requests
-	return daemon.Config{
-		Name:         "replay",
-		DSN:          dsn,
-		WorkerSocket: h.Socket(),
-		APISocket:    filepath.Join(h.dir, "api.sock"),
-		Core:         core,
-		API:          api,
-		Lease:        daemon.DefaultLease,
-		Heartbeat:    shell.Interval(daemon.DefaultLease),
-		Grace:        replayGrace,
-		Listen:       true,
-		Observe:      h.watch.observe,
-	}
+	cfg := daemon.DefaultConfig()
+	cfg.Name, cfg.DSN, cfg.WorkerSocket, cfg.APISocket = "replay", dsn, h.Socket(), filepath.Join(h.dir, "api.sock")
+	cfg.Core.Weights, cfg.Core.Seed = w, daemon.NewSeed()
+	cfg.API.MaxTimeout, cfg.API.OpenRequests = patience, cfg.Core.Limits.Requests
+	cfg.Grace, cfg.Workers.Resume, cfg.Memory, cfg.DecisionLog = replayGrace, 0, 0, 0
+	cfg.Observe = h.watch.observe
+	return cfg
 }
 
 // patience is how long a request of a replay waits: longer than any replay.

@@ -24,7 +24,7 @@ var (
 		},
 		{"actor/config.go", "LaneLength:       4096,\n\t\t\tLanesPerFetch:    1024", "LaneLength: 16, LanesPerFetch: 2", 1},
 		{"workerproto/limits.go", "setDefault(&l.Outbox, 1024)", "setDefault(&l.Outbox, 1)", 1},
-		{"internal/daemon/api.go", "defaultAPIConnections = 6", "defaultAPIConnections = 1", 1},
+		{"internal/daemon/config.go", "Connections: 6", "Connections: 1", 1},
 	}
 )
 
