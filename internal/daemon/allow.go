@@ -19,14 +19,11 @@ import (
 // jobs of which types over the API (--allow-api). Only the listed users of a listed type may
 // use it. The zero value lists no type, so all users may use all types.
 type AllowList struct {
-	byType map[string]allowed
+	byType map[string][]string // uids (1001), effective gids (@50), tokens (token:gpu) and certificates (cert:gpu-1)
 }
 
 // anyOther is the entry for every type without an entry of its own.
 const anyOther = "*"
-
-// allowed are the users of one type, as a list names them: uids, effective gids (@50), tokens (token:gpu) and certificates (cert:gpu-1).
-type allowed struct{ uids, gids, tokens, certs []string }
 
 // Set adds entries such as pdf=1001,@50. Semicolons separate entries. If the text contains a
 // line break, only line breaks separate entries, because the name of a type may contain any
@@ -59,34 +56,33 @@ func (l *AllowList) add(entry string) error {
 	if _, twice := l.byType[typ]; twice {
 		return fmt.Errorf("type %q is listed twice; give all its users at once", typ)
 	}
-	var a allowed
+	var all []string
 	for name := range strings.SplitSeq(users, ",") {
-		if err := a.add(strings.TrimSpace(name)); err != nil {
+		if name = strings.TrimSpace(name); name == "" { // a list may be empty
+			continue
+		}
+		user, err := resolved(name)
+		if err != nil {
 			return fmt.Errorf("type %q: %w", typ, err)
 		}
+		all = append(all, user)
 	}
 	if l.byType == nil {
-		l.byType = map[string]allowed{}
+		l.byType = map[string][]string{}
 	}
-	l.byType[typ] = a
+	l.byType[typ] = all
 	return nil
 }
 
-// add resolves a user (1001, render), a group (@50, @staff), a token (token:gpu) or a certificate (cert:gpu-1). An empty name is
-// skipped, so that a list may be empty.
-func (a *allowed) add(name string) error {
+// resolved returns a user (1001, render) or a group (@50, @staff) with its number, and a token (token:gpu) or a certificate (cert:gpu-1)
+// as it is.
+func resolved(name string) (string, error) {
 	kind, proof, proven := strings.Cut(name, ":")
 	switch {
-	case name == "":
-		return nil
-	case proven && kind == "token" && proof != "":
-		a.tokens = append(a.tokens, name)
-		return nil
-	case proven && kind == "cert" && proof != "":
-		a.certs = append(a.certs, name)
-		return nil
+	case proven && proof != "" && (kind == "token" || kind == "cert"):
+		return name, nil
 	case proven:
-		return fmt.Errorf("%q is no user: give a number, a name, @GROUP, token:NAME or cert:NAME", name)
+		return "", fmt.Errorf("%q is no user: give a number, a name, @GROUP, token:NAME or cert:NAME", name)
 	}
 	group, isGroup := strings.CutPrefix(name, "@")
 	number := group
@@ -104,26 +100,20 @@ func (a *allowed) add(name string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: give a number, or a name of this machine", err)
+		return "", fmt.Errorf("%w: give a number, or a name of this machine", err)
 	}
 	id, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || id == math.MaxUint32 { // the kernel's value for an unknown id
-		return fmt.Errorf("%q is no id: give a number, or a name of this machine", group)
+		return "", fmt.Errorf("%q is no id: give a number, or a name of this machine", group)
 	}
-	if number = strconv.FormatUint(id, 10); isGroup {
-		a.gids = append(a.gids, "@"+number)
-	} else {
-		a.uids = append(a.uids, number)
-	}
-	return nil
+	return strings.TrimSuffix(name, group) + strconv.FormatUint(id, 10), nil
 }
 
 // String returns the entries in the form that Set takes.
 func (l *AllowList) String() string {
 	var entries []string
 	for _, typ := range slices.Sorted(maps.Keys(l.byType)) {
-		a := l.byType[typ]
-		entries = append(entries, typ+"="+strings.Join(slices.Concat(a.uids, a.gids, a.tokens, a.certs), ","))
+		entries = append(entries, typ+"="+strings.Join(l.byType[typ], ","))
 	}
 	return strings.Join(entries, ";")
 }
@@ -171,13 +161,13 @@ func (l *AllowList) LimitsObjection(p workerproto.Peer) string {
 // entry returns the name of the entry that applies to a type, and whether it permits the
 // peer. Without an entry every peer is permitted. No list contains an unknown id (-1), or a proof without a name.
 func (l *AllowList) entry(p workerproto.Peer, typ string) (name string, permitted bool) {
-	a, listed := l.byType[typ]
+	users, listed := l.byType[typ]
 	if !listed {
 		typ = anyOther
-		a, listed = l.byType[anyOther]
+		users, listed = l.byType[anyOther]
 	}
-	return typ, !listed || slices.Contains(a.uids, strconv.Itoa(p.UID)) || slices.Contains(a.gids, "@"+strconv.Itoa(p.GID)) ||
-		slices.Contains(a.tokens, "token:"+p.Token) || slices.Contains(a.certs, "cert:"+p.Certificate)
+	peer := []string{strconv.Itoa(p.UID), "@" + strconv.Itoa(p.GID), "token:" + p.Token, "cert:" + p.Certificate}
+	return typ, !listed || slices.ContainsFunc(peer, func(name string) bool { return slices.Contains(users, name) })
 }
 
 // entryFor returns how a list names a peer.
@@ -190,8 +180,8 @@ func entryFor(p workerproto.Peer) string {
 
 // NamesProofs reports whether a list names a token or a certificate.
 func (l *AllowList) NamesProofs() bool {
-	for _, a := range l.byType { // order-free: whether there is one
-		if len(a.tokens)+len(a.certs) > 0 {
+	for _, users := range l.byType { // order-free: whether there is one
+		if strings.Contains(strings.Join(users, ","), ":") {
 			return true
 		}
 	}

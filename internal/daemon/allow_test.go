@@ -40,7 +40,7 @@ func TestListRoundTrip(t *testing.T) {
 	require.NoError(t, l.Set("pdf=1,@2\na;b=3\n*=\n"))
 	require.Len(t, l.byType, 3)
 	require.NoError(t, again.Set(strings.ReplaceAll(l.String(), "a;b=3;", "")))
-	require.Equal(t, allowed{uids: []string{"1"}, gids: []string{"@2"}}, again.byType["pdf"])
+	require.Equal(t, []string{"1", "@2"}, again.byType["pdf"])
 }
 
 func TestErrorNamesTheInvalidEntry(t *testing.T) {
@@ -81,9 +81,8 @@ func FuzzList(f *testing.F) {
 		}
 		require.NoError(t, again.Set(l.String()))
 		require.Len(t, again.byType, len(l.byType))
-		for typ, a := range l.byType {
-			require.ElementsMatch(t, a.uids, again.byType[typ].uids)
-			require.ElementsMatch(t, a.gids, again.byType[typ].gids)
+		for typ, users := range l.byType {
+			require.ElementsMatch(t, users, again.byType[typ])
 		}
 	})
 }
