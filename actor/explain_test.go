@@ -396,7 +396,10 @@ func TestExplanationNamesEveryReasonAndRival(t *testing.T) {
 	require.Equal(t, []Reason{ReasonCapacityBusy, ReasonOutranked}, x.Reasons)
 	require.Equal(t, 2, x.Rank)
 	require.Equal(t, []contract.Rival{
-		{Job: 2, Mode: "queued", Type: "pdf", Priority: 5, Score: contract.Score{Total: 5620, Base: 5120, Rarity: 500}},
+		{
+			Job: 2, Mode: "queued", Type: "pdf", Priority: 5,
+			Score: contract.Score{Total: 5620, ScoreTerms: contract.ScoreTerms{Base: 5120, Rarity: 500}},
+		},
 	},
 		x.Ahead, "never passed: both scores grow at the same rate")
 	require.Equal(t, 1439_250*time.Millisecond, x.Closes)

@@ -77,12 +77,7 @@ func (c *Core) placement(j *job, outcome contract.Outcome) *contract.Placement {
 		Ran:       contract.Seconds(ran),
 		Permits:   contract.Seconds(j.row.permits),
 		WaitedFor: string(j.waitedFor),
-		Score: contract.ScoreTerms{
-			Base:    j.terms.Base.Points(),
-			Age:     j.terms.Age.Points(),
-			Rarity:  j.terms.Rarity.Points(),
-			Brevity: j.terms.Brevity.Points(),
-		},
+		Score:     j.terms.Points().ScoreTerms,
 	}
 }
 

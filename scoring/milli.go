@@ -25,7 +25,9 @@ func (t Terms) Total() Milli { return t.Base + t.Age + t.Rarity + t.OnDemand + t
 // Points returns the score as it is shown.
 func (t Terms) Points() contract.Score {
 	return contract.Score{
-		Total: t.Total().Points(), Base: t.Base.Points(), Age: t.Age.Points(), Rarity: t.Rarity.Points(),
-		OnDemand: t.OnDemand.Points(), Brevity: t.Brevity.Points(),
+		ScoreTerms: contract.ScoreTerms{
+			Base: t.Base.Points(), Age: t.Age.Points(), Rarity: t.Rarity.Points(), Brevity: t.Brevity.Points(),
+		},
+		Total: t.Total().Points(), OnDemand: t.OnDemand.Points(),
 	}
 }

@@ -85,7 +85,7 @@ type ScoreTerms struct {
 	Base    float64 `json:"base"`
 	Age     float64 `json:"age"`
 	Rarity  float64 `json:"rarity"`
-	Brevity float64 `json:"brevity,omitempty"`
+	Brevity float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
 }
 
 // FinishRequest ends many attempts in one statement. The items are independent: a

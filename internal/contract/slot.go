@@ -63,12 +63,10 @@ type RunnerUp struct {
 
 // Score is a score by term, in points.
 type Score struct {
+	ScoreTerms
+
 	Total    float64 `json:"total"`
-	Base     float64 `json:"base"`
-	Age      float64 `json:"age"`
-	Rarity   float64 `json:"rarity"`
 	OnDemand float64 `json:"on_demand"`
-	Brevity  float64 `json:"brevity,omitempty"` // for the expected duration; 0 without --duration-window
 }
 
 // Standing is where a job stands among the jobs and slots that this dispatcher knows.

@@ -24,23 +24,12 @@ type Line struct {
 	Worker    string             `json:"worker,omitempty"`
 	Capacity  int32              `json:"capacity,omitempty"`
 	SlotTypes int32              `json:"slot_types,omitempty"`
-	Score     *Score             `json:"score,omitempty"`
+	Score     *contract.Score    `json:"score,omitempty"` // of a job that waits, only the total is known
 	RunnerUp  *contract.RunnerUp `json:"runner_up,omitempty"`
 	Reasons   []string           `json:"reasons,omitempty"`
 	Outcome   string             `json:"outcome,omitempty"`
 	Waited    *float64           `json:"waited_seconds,omitempty"`
 	Ran       *float64           `json:"ran_seconds,omitempty"`
-}
-
-// Score is a score by term, in points. The terms of a job that waits are not
-// recorded.
-type Score struct {
-	Total    float64 `json:"total"`
-	Base     float64 `json:"base,omitempty"`
-	Age      float64 `json:"age,omitempty"`
-	Rarity   float64 `json:"rarity,omitempty"`
-	OnDemand float64 `json:"on_demand,omitempty"`
-	Brevity  float64 `json:"brevity,omitempty"`
 }
 
 // Line returns the entry as it is exported.
@@ -51,13 +40,13 @@ func (e *Entry) Line() Line {
 	}
 	switch e.Kind {
 	case actor.DecisionPlaced:
-		l.Score = new(Score(e.Terms.Points()))
+		l.Score = new(e.Terms.Points())
 		l.Attempt, l.Slot, l.Worker, l.Capacity, l.SlotTypes = int(e.Attempt), int64(e.Slot), e.Worker, e.Capacity, e.SlotTypes
 		l.Waited = new(contract.Seconds(e.Waited))
 		l.RunnerUp = e.Second()
 	case actor.DecisionWaiting:
 		if e.Type != "" {
-			l.Score = &Score{Total: e.Score.Points()}
+			l.Score = &contract.Score{Total: e.Score.Points()}
 		}
 	case actor.DecisionEnded:
 		l.Attempt, l.Outcome = int(e.Attempt), e.OutcomeName()

@@ -115,8 +115,8 @@ func TestExportWritesOneObjectPerLine(t *testing.T) {
 	require.Len(t, lines, 2)
 	require.JSONEq(t,
 		`{"at":"1970-01-01T00:00:10Z","decision":"placed","job":7,"mode":"queued","type":"pdf","priority":0,"slot":3,"worker":"w",
-		"capacity":2,"slot_types":1,"score":{"total":5.25,"base":5,"rarity":0.25},"runner_up":{"job":8,"type":"ocr","score":4},
-		"reasons":["CapacityBusy"],"waited_seconds":2}`,
+		"capacity":2,"slot_types":1,"score":{"total":5.25,"base":5,"age":0,"rarity":0.25,"on_demand":0},
+		"runner_up":{"job":8,"type":"ocr","score":4},"reasons":["CapacityBusy"],"waited_seconds":2}`,
 		lines[0],
 	)
 	var last Line

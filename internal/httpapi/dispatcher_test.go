@@ -214,7 +214,7 @@ func (*fake) Why(_ context.Context, id dispatcherd.JobID) (Why, error) {
 		Mode:    "queued",
 		Status:  dispatcherd.Pending,
 		Reasons: []string{"CapacityBusy"},
-		Score:   &contract.Score{Total: 500, Rarity: 500},
+		Score:   &contract.Score{Total: 500, ScoreTerms: contract.ScoreTerms{Rarity: 500}},
 		Standing: contract.Standing{Ranks: contract.Ranks{
 			Rank: 1, Waiting: 1,
 			Ahead: []contract.Rival{{Job: -3, Mode: "on_demand", Passed: &after}, {Job: 4, Mode: "queued"}},

@@ -168,7 +168,7 @@ func addRecord(why *httpapi.Why, job *contract.Job) {
 	why.Placement = &httpapi.Placement{
 		At: *job.StartedAt, Attempt: int(job.Attempt), Slot: int64(p.Slot), Worker: p.Worker, Waited: p.Waited, Permits: p.Permits,
 		WaitedFor: strings.Fields(p.WaitedFor),
-		Score:     contract.Score{Total: s.Base + s.Age + s.Rarity + s.Brevity, Base: s.Base, Age: s.Age, Rarity: s.Rarity, Brevity: s.Brevity},
+		Score:     contract.Score{ScoreTerms: s, Total: s.Base + s.Age + s.Rarity + s.Brevity},
 	}
 	why.End = &httpapi.End{At: *job.FinishedAt, Attempt: int(job.Attempt), Outcome: string(job.Status), Waited: p.Waited, Ran: p.Ran}
 	why.DecisionLog = ""

@@ -19,7 +19,7 @@ func placed(job int64, seconds float64, slot string, types int32) decisionlog.Li
 	waited := 2.0
 	return decisionlog.Line{
 		At: at(seconds), Decision: "placed", Job: job, Mode: "queued", Type: "a", Worker: slot, Capacity: 2, SlotTypes: types, Waited: &waited,
-		Score: &decisionlog.Score{Total: 2*16 + 250},
+		Score: &contract.Score{Total: 2*16 + 250},
 	}
 }
 
