@@ -65,7 +65,7 @@ func (c AnswerTo) Answered(a Answer) { c.C <- a }
 // AnswerKind is the way a request ended.
 type AnswerKind uint8
 
-// The kinds of answers.
+// The kinds of answers. Those of the Core, effect.AnswerKind, are the first ones, in the same order.
 const (
 	Done        AnswerKind = iota + 1 // Payload is the result
 	Failed                            // the worker failed, or workers crashed
@@ -73,14 +73,14 @@ const (
 	Unsupported                       // no slot supports the type
 	Busy                              // too many requests wait already
 	Stopping                          // the dispatcher is about to stop
-	Cancelled                         // the row was cancelled
 	Paused                            // an operator has paused the type
+	Cancelled                         // the row was cancelled
 	Changed                           // for an observed row: read the row again
 )
 
 // String returns the answer's name as used in metrics.
 func (k AnswerKind) String() string {
-	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "cancelled", "paused", "changed"}[k]
+	return [...]string{"", "done", "failed", "late", "unsupported", "busy", "stopping", "paused", "cancelled", "changed"}[k]
 }
 
 // Answer is what a caller gets.

@@ -136,16 +136,9 @@ func eventOf(e *effect.Report) ondemand.Event {
 	return it
 }
 
-// answerKinds translates the core's answers.
-var answerKinds = [...]ondemand.AnswerKind{
-	effect.AnswerDone: ondemand.Done, effect.AnswerFailed: ondemand.Failed, effect.AnswerLate: ondemand.Late,
-	effect.AnswerUnsupported: ondemand.Unsupported, effect.AnswerBusy: ondemand.Busy, effect.AnswerStopping: ondemand.Stopping,
-	effect.AnswerPaused: ondemand.Paused,
-}
-
 // Answer implements shell.Callers. It does not block.
 func (c *Requests) Answer(e *effect.Answer) {
-	c.end(e.Job, ondemand.Answer{Kind: answerKinds[e.Kind], Payload: e.Result, Reason: e.Reason, Retry: e.PauseEnds})
+	c.end(e.Job, ondemand.Answer{Kind: ondemand.AnswerKind(e.Kind), Payload: e.Result, Reason: e.Reason, Retry: e.PauseEnds})
 }
 
 // end answers the caller of a request. It returns false if the request is not in memory.

@@ -43,6 +43,12 @@ func TestCallersAreAnsweredWhenTheLoopHasEnded(t *testing.T) {
 	require.EqualValues(t, 2, ends[ondemand.Stopping])
 }
 
+func TestAnswersOfTheCoreHaveTheSameNamesForCallers(t *testing.T) {
+	for kind := effect.AnswerDone; kind <= effect.AnswerPaused; kind++ {
+		require.Equal(t, kind.String(), ondemand.AnswerKind(kind).String())
+	}
+}
+
 // begun is a caller that records whether its request started.
 type begun struct {
 	ondemand.AnswerTo
