@@ -142,22 +142,9 @@ func newLineReader(r io.Reader, longest int) *lineReader {
 	return l
 }
 
-// lineError says that a line is bad, and why.
-type lineError struct {
-	line   int
-	reason error
-}
-
-// Error names the line and the reason.
-func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.reason) }
-
-// Unwrap returns the reason.
-func (e *lineError) Unwrap() error { return e.reason }
-
-// next reads the next job and skips empty lines. It returns io.EOF at the end,
-// and a *lineError for a line that is no job. After a *lineError it may be called
-// again. Any other error is final.
-func (l *lineReader) next() error {
+// next reads the next job and skips empty lines. If the line is no job, bad says why, and next may be called again. Any err is final;
+// at the end it is io.EOF.
+func (l *lineReader) next() (bad, err error) {
 	for l.scanner.Scan() && l.scanner.Err() == nil { // a line that a failed read has cut is no line
 		l.number++
 		line := l.scanner.Bytes()
@@ -167,29 +154,25 @@ func (l *lineReader) next() error {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		var err error
-		quota.Parse(l.user, len(line), func() { l.job, err = parseJob(line) })
+		quota.Parse(l.user, len(line), func() { l.job, bad = parseJob(line) })
 		l.job.Traceparent = cmp.Or(l.job.Traceparent, l.trace)
 		switch {
-		case err != nil:
+		case bad != nil:
 		case l.job.UniqueFor != nil:
-			err = fmt.Errorf("unique_for %v is not possible in a stream of jobs: insert the job alone", time.Duration(*l.job.UniqueFor))
+			bad = fmt.Errorf("unique_for %v is not possible in a stream of jobs: insert the job alone", time.Duration(*l.job.UniqueFor))
 		case l.job.RunIn != nil:
-			err = fmt.Errorf("run_in %v is not possible in a stream of jobs: write run_at, or insert the job alone", time.Duration(*l.job.RunIn))
+			bad = fmt.Errorf("run_in %v is not possible in a stream of jobs: write run_at, or insert the job alone", time.Duration(*l.job.RunIn))
 		}
-		if err != nil {
-			return &lineError{l.number, err}
-		}
-		return nil
+		return bad, nil
 	}
 	switch err := l.scanner.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
 		// The beginning of the next line is unknown.
 		p := rest.TooLarge.Of(fmt.Sprintf("line %d has more than %d bytes; nothing was inserted", l.number+1, l.longest))
 		p.Line = l.number + 1
-		return p
+		return nil, p
 	case err != nil:
-		return rest.InvalidJob.Of(fmt.Sprintf("reading line %d: %v", l.number+1, err))
+		return nil, rest.InvalidJob.Of(fmt.Sprintf("reading line %d: %v", l.number+1, err))
 	}
-	return io.EOF
+	return nil, io.EOF
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"reflect"
@@ -29,12 +30,12 @@ func readAll(t *testing.T, r io.Reader) (types, complaints []string, end error) 
 	t.Helper()
 	lines := newLineReader(r, maxLine)
 	for {
-		var bad *lineError
-		switch err := lines.next(); {
+		bad, err := lines.next()
+		switch {
+		case bad != nil:
+			complaints = append(complaints, fmt.Sprintf("line %d: %v", lines.number, bad))
 		case err == nil:
 			types = append(types, lines.job.Type)
-		case errors.As(err, &bad):
-			complaints = append(complaints, err.Error())
 		case errors.Is(err, io.EOF):
 			return types, complaints, nil
 		default:
@@ -143,19 +144,24 @@ func TestValidLinesOfEveryFormAreAccepted(t *testing.T) {
 	require.Equal(t, []string{"bom", "spaces", "full", "nested", "nulls", "no newline at the end"}, types)
 
 	lines := newLineReader(strings.NewReader(input), maxLine)
+	next := func() {
+		bad, err := lines.next()
+		require.NoError(t, errors.Join(bad, err))
+	}
 	for range 3 {
-		require.NoError(t, lines.next())
+		next()
 	}
 	require.Equal(t, dispatcherd.Priority(10), lines.job.Priority)
 	require.Equal(t, int16(3), *lines.job.MaxAttempts)
 	require.True(t, lines.job.RunAt.Equal(time.Date(2026, 1, 31, 7, 0, 0, 0, time.UTC)))
 	require.JSONEq(t, `{"a":[1,"😀 \\u0000"]}`, string(lines.job.Payload))
 	require.Equal(t, 5, lines.number)
-	require.NoError(t, lines.next())
-	require.NoError(t, lines.next())
+	next()
+	next()
 	require.Zero(t, lines.job.Priority, "null is the table's default")
-	require.NoError(t, lines.next())
-	require.ErrorIs(t, lines.next(), io.EOF)
+	next()
+	_, err = lines.next()
+	require.ErrorIs(t, err, io.EOF)
 }
 
 func TestTooLongLineEndsReading(t *testing.T) {

@@ -166,49 +166,50 @@ func (u *upload) refused(err error) error {
 
 func (u *upload) jobs(yield func(claim.New, error) bool) {
 	u.needs = map[contract.Needs]bool{}
+	job := &u.lines.job
 	for {
-		err := u.lines.next()
-		var line *lineError
-		if err == nil {
-			u.denied = u.permit(u.lines.job.Type)
-		}
-		if p := u.lines.job.Parent; err == nil && u.denied == nil && p != nil && *p != u.parent {
-			u.parent, u.denied = *p, u.permitParent(*p)
+		bad, err := u.lines.next()
+		if bad == nil && err == nil {
+			u.denied = u.permit(job.Type)
+			if p := job.Parent; u.denied == nil && p != nil && *p != u.parent {
+				u.parent, u.denied = *p, u.permitParent(*p)
+			}
 		}
 		switch {
 		case u.denied != nil:
-			yield(claim.New{}, u.denied)
-			return
+			err = u.denied
+		case bad != nil:
+			u.bad = u.bad || u.strict
+			u.report(u.lines.number, reasonOf(bad))
+			continue
 		case err == nil && u.bad:
+			continue
 		case err == nil:
 			u.counted()
 			if len(u.needs) < mostNeeds {
-				u.needs[contract.Needs{Type: u.lines.job.Type, Keys: given(u.lines.job.Keys)}] = true
+				u.needs[contract.Needs{Type: job.Type, Keys: given(job.Keys)}] = true
 			}
-			if !yield(rowOf(&u.lines.job), nil) {
+			if !yield(rowOf(job), nil) {
 				return
 			}
-		case errors.As(err, &line):
-			u.bad = u.bad || u.strict
-			u.report(line.line, reasonOf(line))
-		case errors.Is(err, io.EOF):
-			if u.bad {
-				yield(claim.New{}, errBadLines)
-			}
-			return
-		default:
+			continue
+		case !errors.Is(err, io.EOF):
 			u.broken = err
-			yield(claim.New{}, err)
+		case u.bad:
+			err = errBadLines
+		default:
 			return
 		}
+		yield(claim.New{}, err)
+		return
 	}
 }
 
 // reasonOf returns why a line is bad. For input without line ends it mentions curl -d,
 // which removes them.
-func reasonOf(line *lineError) error {
-	if errors.Is(line, rest.ErrMore) {
-		return fmt.Errorf("%w: one line is one job (curl -d removes line ends, --data-binary keeps them)", line.reason)
+func reasonOf(bad error) error {
+	if errors.Is(bad, rest.ErrMore) {
+		return fmt.Errorf("%w: one line is one job (curl -d removes line ends, --data-binary keeps them)", bad)
 	}
-	return line.reason
+	return bad
 }
