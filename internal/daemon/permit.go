@@ -26,7 +26,7 @@ func (d *Daemon) permit(p workerproto.Peer, typ string) string {
 func (d *Daemon) identifyWorker(conn net.Conn, token string) (workerproto.Peer, string) {
 	who, objection := d.listeners.visitors.identify(conn, token)
 	if objection == "" && who.Rights&httpapi.MayWork == 0 {
-		objection = who.String() + " lacks the role worker: give it the role in --api-tokens of the dispatcher"
+		objection = httpapi.Lacks(who.Peer, "worker", "a worker")
 	}
 	if objection != "" {
 		d.metrics.visitors.WithLabelValues("token").Inc()

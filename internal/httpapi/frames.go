@@ -41,7 +41,7 @@ func (h *Handler) serveFrames(ctx context.Context, l net.Listener, open *connect
 			case objection != "":
 				h.obs.Refused(BoundToken)
 			case visitor.Rights&MayOperate == 0:
-				objection = visitor.String() + " lacks the role operate, which requests need: give it the role in --api-tokens of the dispatcher"
+				objection = Lacks(visitor.Peer, "operate", "a request")
 			default:
 				open.identified(conn, visitor.User())
 			}

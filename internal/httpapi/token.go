@@ -159,8 +159,12 @@ func permitRoute(rt *rest.Route, r *http.Request) error {
 
 // lacks returns the problem of a caller without a role that something needs.
 func lacks(r *http.Request, role, what string) error {
-	return rest.Forbidden.Of(fmt.Sprintf("%s lacks the role %s, which %s needs: give it the role in --api-tokens of the dispatcher",
-		peerOf(r), role, what))
+	return rest.Forbidden.Of(Lacks(peerOf(r), role, what))
+}
+
+// Lacks says that a peer has not a role that something needs, and what to do.
+func Lacks(p workerproto.Peer, role, what string) string {
+	return fmt.Sprintf("%s lacks the role %s, which %s needs: give it the role in --api-tokens of the dispatcher", p, role, what)
 }
 
 // userOf returns the user of a request: the name of its token, or the user on the Unix socket.
