@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
@@ -33,16 +33,11 @@ func (d *Daemon) withBundle(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		reject := func(status int, why string) {
-			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(status)
-			fmt.Fprintf(w, "{\"title\":%q,\"status\":%d,\"detail\":%q}\n", http.StatusText(status), status, why)
-		}
 		switch {
 		case !isOperator(httpapi.ConnOf(r)):
-			reject(http.StatusForbidden, "only root and the user that the dispatcher runs as may take a bundle, over its Unix socket")
+			rest.Forbidden.Of("only root and the user that the dispatcher runs as may take a bundle, over its Unix socket").Send(w)
 		case !busy.TryLock():
-			reject(http.StatusConflict, "another bundle is being written")
+			rest.Conflict.Of("another bundle is being written").Send(w)
 		default:
 			defer busy.Unlock()
 			w.Header().Set("Content-Type", "application/gzip")

@@ -57,7 +57,8 @@ type Config struct {
 func DefaultConfig() Config {
 	const day = 24 * time.Hour
 	c := Config{
-		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(), API: APIConfig{Config: httpapi.DefaultConfig(), Connections: 6},
+		Core: actor.DefaultConfig(), Workers: workerproto.Limits{}.WithDefaults(),
+		API:            APIConfig{Config: httpapi.DefaultConfig(), Connections: 6},
 		ConnectionRate: 1000, KeyPatience: 30 * time.Second, CountPending: 5 * time.Second,
 		Keep:  claim.Retention{Done: 7 * day, Failed: 30 * day},
 		Lease: claim.DefaultLease, Heartbeat: shell.Interval(claim.DefaultLease), Grace: 30 * time.Second,

@@ -108,7 +108,7 @@ func Start(ctx context.Context, cfg Config, log *zap.Logger) (_ *Daemon, err err
 		Timeout:     claim.DefaultTimeout,
 		Lease:       cfg.Lease,
 		AsyncClaims: cfg.AsyncClaims,
-		Identity:    d.lock.identity(),
+		Identity:    d.lock.Identity,
 		Claims:      cfg.Core.Limits.Claims,
 		Finishes:    cfg.Core.Limits.Finishes,
 		Spawns:      cfg.Core.Limits.Spawns,

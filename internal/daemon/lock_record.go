@@ -9,10 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-)
 
-// incarnation is a random number that one process generates when it starts.
-type incarnation = [16]byte
+	"github.com/dispatcherd/dispatcherd/claim"
+)
 
 // lockRecord is the content of a lock file. It identifies the process that held the lock before, and shows whether that
 // process has died on this host.
@@ -79,7 +78,7 @@ func nameOn(boot string, file *os.File) (string, error) {
 // such a process. The caller holds the lock.
 func predecessorOf(file *os.File, name string) (r lockRecord, known bool) {
 	err := json.NewDecoder(io.NewSectionReader(file, 0, maxRecord)).Decode(&r)
-	return r, err == nil && name != "" && r.Lock == name && len(r.Incarnation) == len(incarnation{})
+	return r, err == nil && name != "" && r.Lock == name && len(r.Incarnation) == len(claim.Incarnation{})
 }
 
 // recordHolder writes this process into the lock file that it names. The caller holds the

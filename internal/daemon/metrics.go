@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -84,11 +83,6 @@ func newVisitorMetrics(r prometheus.Registerer) *prometheus.CounterVec {
 		c.WithLabelValues(reason)
 	}
 	return c
-}
-
-func (m *metrics) statement(r claim.Report) {
-	m.statements.WithLabelValues(string(r.Operation), r.Verdict.String()).Observe(r.Took.Seconds())
-	m.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
 }
 
 // workerMetrics counts the traffic of the worker socket. It implements workerproto.Observer.

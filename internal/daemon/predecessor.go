@@ -19,9 +19,8 @@ import (
 // the dispatchers, also after the socket is closed. Therefore the next holder knows that the
 // process of the recorded dispatcher has ended.
 type hostLock struct {
-	file *os.File // nil = there is no lock
-	name string   // see lockName; "" = the host cannot be identified
-	me   incarnation
+	claim.Identity          // of this process; its Lock is lockName, "" = the host cannot be identified
+	file           *os.File // nil = there is no lock
 }
 
 // lockOf returns the lock of the worker socket. For a socket of the service manager, it
@@ -29,7 +28,7 @@ type hostLock struct {
 // only the end of its lease shows that this dispatcher is dead.
 func lockOf(path string, l net.Listener) (*hostLock, error) {
 	h := &hostLock{file: workerproto.TakeLock(l)}
-	_, _ = rand.Read(h.me[:]) // never fails
+	_, _ = rand.Read(h.Incarnation[:]) // never fails
 	var err error
 	if h.file == nil {
 		h.file, err = workerproto.Lock(path)
@@ -40,16 +39,11 @@ func lockOf(path string, l net.Listener) (*hostLock, error) {
 			return h, nil //nolint:nilerr // the dispatcher runs without the lock, as on a file system without locks
 		}
 	}
-	if h.name, err = lockName(h.file); err != nil {
+	if h.Lock, err = lockName(h.file); err != nil {
 		_ = h.file.Close()
 		return nil, err
 	}
 	return h, nil
-}
-
-// identity is how this process is known in Postgres.
-func (h *hostLock) identity() claim.Identity {
-	return claim.Identity{Incarnation: h.me, Lock: h.name}
 }
 
 // release releases the lock, after this dispatcher has left.
@@ -74,12 +68,12 @@ const (
 // The jobs of the predecessor wait for their workers for takeoverHold, or for a shorter
 // lease, and at least as long as its remote workers may continue them. So do those of earlier predecessors.
 func (d *Daemon) replacePredecessor(ctx context.Context) error {
-	if d.lock.name == "" {
+	if d.lock.Lock == "" {
 		return nil
 	}
-	if before, known := predecessorOf(d.lock.file, d.lock.name); known {
+	if before, known := predecessorOf(d.lock.file, d.lock.Lock); known {
 		remote := max(d.cfg.remoteHold(), before.Hold)
-		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: incarnation(before.Incarnation), Lock: before.Lock},
+		found, err := d.store.DeclareLost(ctx, claim.Identity{Incarnation: claim.Incarnation(before.Incarnation), Lock: before.Lock},
 			max(min(d.cfg.Workers.Resume, d.cfg.Lease, takeoverHold), remote), max(leastHold, remote))
 		if err != nil {
 			return fmt.Errorf("declaring the predecessor lost: %w", err)
@@ -88,7 +82,7 @@ func (d *Daemon) replacePredecessor(ctx context.Context) error {
 			d.log.Warn("the previous dispatcher on this socket was killed: its jobs are taken over", zap.String("workers", d.cfg.WorkerSocket))
 		}
 	}
-	if err := recordHolder(d.lock.file, lockRecord{d.lock.name, d.lock.me[:], d.cfg.remoteHold()}); err != nil {
+	if err := recordHolder(d.lock.file, lockRecord{d.lock.Lock, d.lock.Incarnation[:], d.cfg.remoteHold()}); err != nil {
 		return fmt.Errorf("recording this process in the lock file %s: %w", d.lock.file.Name(), err)
 	}
 	return nil

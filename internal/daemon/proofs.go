@@ -113,8 +113,14 @@ func (d *Daemon) reloading() background.Service {
 		default:
 			used = used && d.listeners.versions != d.cfg.proofVersions()
 		}
-		if used {
-			d.reloadProofs()
+		if !used {
+			return proofCheck, nil
+		}
+		if err := d.loadProofs(); err != nil {
+			d.log.Error("a file of tokens or certificates is invalid: the current ones remain valid", zap.Error(err))
+		} else {
+			d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile),
+				zap.Int("tokens", len(d.listeners.visitors.current().tokens)))
 		}
 		return proofCheck, nil
 	}}
@@ -129,16 +135,6 @@ func (c *Config) proofVersions() string {
 		}
 	}
 	return all.String()
-}
-
-// reloadProofs reads the files again, and logs the outcome.
-func (d *Daemon) reloadProofs() {
-	if err := d.loadProofs(); err != nil {
-		d.log.Error("a file of tokens or certificates is invalid: the current ones remain valid", zap.Error(err))
-		return
-	}
-	d.log.Info("tokens and certificates reloaded", zap.String("file", d.cfg.API.TokenFile),
-		zap.Int("tokens", len(d.listeners.visitors.current().tokens)))
 }
 
 // listensOnTCP reports whether workers or callers may connect over TCP.

@@ -91,7 +91,7 @@ func (w *workers) offerResume(s *workerproto.Session, ev actor.Registered, runni
 		return workerproto.Complain(workerproto.Internal, "Postgres did not answer in time whether the jobs may be resumed; reconnect")
 	}
 	for _, r := range o.resumed {
-		if run := started.find(r.Job); run != nil {
+		if run, is := started.runs[r.Job]; is {
 			w.startups.note(ev.Session)
 			s.Send(&workerproto.Job{
 				Execution: execution(r.Job, r.Attempt), Token: w.run + strconv.FormatUint(w.sent.Add(1), 36),
@@ -164,7 +164,7 @@ func (u *startups) renewing() background.Service {
 
 // startedRuns are the runs for one session.
 type startedRuns struct {
-	runs    []startedRun
+	runs    map[dispatcherd.JobID]startedRun
 	running []workerproto.Running // the offers to the Core
 	decided func()
 }
@@ -174,16 +174,6 @@ type startedRun struct {
 	slot workerproto.Slot
 }
 
-// find returns a run by its job, or nil.
-func (r *startedRuns) find(id dispatcherd.JobID) *startedRun {
-	for i := range r.runs {
-		if r.runs[i].job.ID == id {
-			return &r.runs[i]
-		}
-	}
-	return nil
-}
-
 // begin starts the runs for a new session, at most one per slot. It returns the slots without a
 // run. A session that resumes executions of an unknown process gets none.
 func (u *startups) begin(
@@ -191,7 +181,7 @@ func (u *startups) begin(
 	h *workerproto.Hello,
 	f contract.Fingerprint,
 ) (started startedRuns, free []workerproto.Slot) {
-	started.decided, free = func() {}, h.Slots
+	started, free = startedRuns{runs: map[dispatcherd.JobID]startedRun{}, decided: func() {}}, h.Slots
 	wanted := u.types()
 	var types []string
 	for i := range h.Slots {
@@ -228,7 +218,7 @@ func (u *startups) begin(
 	for _, j := range jobs {
 		slot := slots[j.Schedule]
 		delete(slots, j.Schedule)
-		started.runs = append(started.runs, startedRun{j, slot})
+		started.runs[j.ID] = startedRun{j, slot}
 		started.running = append(started.running,
 			workerproto.Running{Execution: workerproto.Execution{Job: j.ID, Attempt: 1, Session: s.Nonce()}, Slot: slot})
 	}

@@ -162,7 +162,8 @@ type storeObserver struct {
 
 // Statement implements claim.Observer.
 func (o *storeObserver) Statement(r claim.Report) {
-	o.metrics.statement(r)
+	o.metrics.statements.WithLabelValues(string(r.Operation), r.Verdict.String()).Observe(r.Took.Seconds())
+	o.metrics.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
 	o.statements.report(r)
 }
 

@@ -47,15 +47,15 @@ func (s *statements) start(ctx context.Context) func(effect.Effect) {
 	return func(e effect.Effect) {
 		switch e := e.(type) {
 		case *effect.Fetch:
+			during := ctx
 			if e.Request.Backfill {
-				execute(scanning, s, e.Request, s.fetch)
-			} else {
-				execute(ctx, s, e.Request, s.fetch)
+				during = scanning
 			}
+			execute(during, s, e.Request, s.fetch)
 		case *effect.Claim:
-			execute(ctx, s, e.Request, s.claim)
-		case *effect.Resolve:
-			execute(ctx, s, e.Request, s.resolve)
+			execute(ctx, s, e.Request, s.take(s.store.Claim))
+		case *effect.Resolve: // it reads which rows a claim with an unknown outcome took
+			execute(ctx, s, e.Request, s.take(s.store.Resolve))
 		case *effect.Load:
 			loads.add(scanning, e.Request.Rows)
 		case *effect.Adopt:
@@ -79,26 +79,22 @@ func (s *statements) fetch(ctx context.Context, r *contract.FetchRequest) {
 	s.loop.Result(actor.Fetched{Request: r, Result: s.store.Fetch(ctx, *r)})
 }
 
-func (s *statements) claim(ctx context.Context, r *contract.ClaimRequest) {
-	s.took(r, s.store.Claim(ctx, *r))
-}
-
-// resolve reads which rows a claim with an unknown outcome took.
-func (s *statements) resolve(ctx context.Context, r *contract.ClaimRequest) {
-	s.took(r, s.store.Resolve(ctx, *r))
-}
-
-// took passes the rows on that a claim took.
-func (s *statements) took(r *contract.ClaimRequest, result contract.ClaimResult) {
-	for _, row := range result.Unclaimable {
-		s.reports.refused(claim.OpClaim, row.ID)
+// take returns a statement that passes the rows on that a claim took.
+func (s *statements) take(
+	statement func(context.Context, contract.ClaimRequest) contract.ClaimResult,
+) func(context.Context, *contract.ClaimRequest) {
+	return func(ctx context.Context, r *contract.ClaimRequest) {
+		result := statement(ctx, *r)
+		for _, row := range result.Unclaimable {
+			s.reports.refused(claim.OpClaim, row.ID)
+		}
+		s.claimed(result.Won)
+		s.claimed(result.Loading)
+		if s.doubts(result.Verdict) {
+			result = contract.ClaimResult{Verdict: contract.Unknown}
+		}
+		s.loop.Result(actor.Claimed{Request: r, Result: result})
 	}
-	s.claimed(result.Won)
-	s.claimed(result.Loading)
-	if s.doubts(result.Verdict) {
-		result = contract.ClaimResult{Verdict: contract.Unknown}
-	}
-	s.loop.Result(actor.Claimed{Request: r, Result: result})
 }
 
 // doubts reports whether a success counts as an unknown outcome; see shell.Lease.Doubts.

@@ -124,9 +124,8 @@ func Once(text string) string {
 
 // Explain returns the message of an error, with the next step where it is known.
 func Explain(err error) string {
-	var coded *Error
 	switch {
-	case errors.As(err, &coded):
+	case is[*Error](err):
 		return err.Error() // the message already says what to do
 	case noSchema(err):
 		return "the database has no dispatcherd schema yet; create it with 'dispatcherd migrate up' (" + err.Error() + ")"
