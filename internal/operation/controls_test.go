@@ -89,7 +89,7 @@ func TestInvalidControlsAreRefused(t *testing.T) {
 
 func TestControlsAreBounded(t *testing.T) {
 	w := newWorld(t, 0)
-	w.exec(`INSERT INTO dispatcherd.types (type) SELECT 't' || i FROM generate_series(1, $1) i`, contract.MaxControls)
+	w.exec(`INSERT INTO dispatcherd.types (type, max_attempts) SELECT 't' || i, 3 FROM generate_series(1, $1) i`, contract.MaxControls)
 	w.exec(`INSERT INTO dispatcherd.drains (worker, drained_by) SELECT 'w' || i, 'bob' FROM generate_series(1, $1) i`, contract.MaxControls)
 	_, _, err := w.controls().Pause(t.Context(), contract.Pause{Type: "pdf", What: "all"}, nil)
 	require.ErrorIs(t, err, ErrTooMany)
@@ -99,6 +99,11 @@ func TestControlsAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooMany)
 	_, _, err = w.controls().Drain(t.Context(), contract.Drain{Worker: "w1", Types: make([]string, contract.MaxDrainedTypes+1)})
 	require.ErrorContains(t, err, "1001 types are given, at most 1000 are possible")
+	_, err = w.controls().Resume(t.Context(), "t1")
+	require.NoError(t, err)
+	w.exec(`UPDATE dispatcherd.types SET max_attempts = NULL WHERE type IN ('t1', 't2')`)
+	_, _, err = w.controls().Pause(t.Context(), contract.Pause{Type: "pdf", What: "all"}, nil)
+	require.NoError(t, err, "types that are neither paused nor have a policy do not count")
 	d, _, err := w.controls().Drain(t.Context(), contract.Drain{Worker: "w1", Types: []string{}})
 	require.NoError(t, err)
 	require.Equal(t, "bob", d.Former)
@@ -112,6 +117,10 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 		('pause_queued', 'csv', NULL, NULL), ('pause_requests', 'csv', NULL, NULL), ('pause', 'old', now() - interval '1 s', NULL),
 		('drain', 'w', NULL, 'new disk'), ('drain', 'v', NULL, NULL), ('undrain', 'v', NULL, NULL), ('resume', 'nothing', NULL, NULL)`)
 	done, _ := w.step()
+	for _, until := range []string{"infinity", "-infinity"} { // Go cannot read them, so they would stop all other operations
+		_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, name, until) VALUES ('pause', 'pdf', $1::text::timestamptz)`, until)
+		require.ErrorContains(t, err, "until_is_a_time_or_null")
+	}
 	require.Len(t, done, 8)
 	require.Contains(t, done[3], "pause lasts at least")
 	require.Contains(t, done[7], `type "nothing" is not paused`)

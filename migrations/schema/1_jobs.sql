@@ -465,7 +465,7 @@ CREATE TABLE dispatcherd.operations (
     reason   text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
     asked_at timestamptz NOT NULL DEFAULT now(),
     name     text,
-    until    timestamptz,
+    until    timestamptz CONSTRAINT until_is_a_time_or_null CHECK (isfinite(until)),
     CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited')
         OR kind IN ('pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain', 'drain_dispatcher', 'resume_dispatcher')
             AND name IS NOT NULL)
