@@ -89,6 +89,9 @@ func change[T any](ctx context.Context, c Controls, none error, sql string, args
 	err = pgx.BeginFunc(ctx, c.DB, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `INSERT INTO dispatcherd.controller DEFAULT VALUES ON CONFLICT (one) DO UPDATE
 			SET controls = controller.controls + 1 RETURNING controls`).Scan(&version)
+		if err == nil { // rows that say nothing would count
+			_, err = tx.Exec(ctx, `DELETE FROM dispatcherd.types WHERE (`+paused+`) IS NOT TRUE AND max_attempts IS NULL AND backoff IS NULL`)
+		}
 		if err != nil {
 			return err
 		}
