@@ -212,7 +212,8 @@ func (u *startups) begin(
 	defer cancel()
 	jobs, decided, err := u.store.StartWorker(ctx, occasionOf(f), fingerprintOf(s, s.Nonce()), types, choose)
 	if started.decided = decided; err != nil {
-		u.log.Warn("starting the runs of startup-worker schedules failed", zap.String("worker", h.Worker), zap.Error(err))
+		u.log.Warn("starting the runs of startup-worker schedules failed", zap.String("worker", h.Worker),
+			zap.String("error", textOf(err)))
 		return started, h.Slots
 	}
 	for _, j := range jobs {

@@ -177,8 +177,9 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 			zap.Int64("job", int64(id)), zap.Int("counters", r.Wrong))
 	}
 	if aside {
-		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails; repair it to try again",
-			zap.Int64("job", int64(id)), zap.Error(err))
+		// The reason is not logged, because it may quote a row.
+		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails: 'dispatcherd flow show' says why; repair it to try again",
+			zap.Int64("job", int64(id)))
 		return s.Table.SetAside(ctx, id, err)
 	}
 	if perhaps {

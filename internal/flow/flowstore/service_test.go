@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/background"
@@ -228,8 +229,9 @@ func TestSettleWaitsForTheTurnOfItsTarget(t *testing.T) {
 
 func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
 	s, f, clock, _ := newService()
-	f.due = []dispatcherd.JobID{1, 2}
-	f.errs[1] = &pgconn.PgError{Code: "XX001", Message: "a page is damaged"}
+	core, logs := observer.New(zap.InfoLevel)
+	s.Log, f.due = zap.New(core), []dispatcherd.JobID{1, 2}
+	f.errs[1] = &pgconn.PgError{Code: "P0001", Message: "a trigger quotes the payload"}
 	wait := settle(t, s, clock, contract.EndsWait)
 	require.Equal(t, []dispatcherd.JobID{1, 2}, f.stepped)
 	for n := 0; len(f.aside) == 0; n++ {
@@ -239,6 +241,7 @@ func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
 	}
 	require.Equal(t, []dispatcherd.JobID{1}, f.aside)
 	require.Equal(t, time.Hour, wait)
+	require.Equal(t, map[string]any{"job": int64(1)}, logs.All()[0].ContextMap(), "the payload is not logged")
 }
 
 // A page that cannot be read, or a row that Go cannot decode, returns with each step of its target.
