@@ -44,7 +44,7 @@ func (f *fake) Routes() []rest.Route {
 func (f *fake) controls() operation.API {
 	return operation.API{
 		DB: f.db, Session: func(int64) (string, string) { return "", "" }, Workers: func() []contract.Worker { return nil },
-		Doubt: func(string) string { return "" },
+		Doubts: func(...string) []string { return nil },
 	}
 }
 

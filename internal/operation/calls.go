@@ -21,8 +21,8 @@ type API struct {
 	// Session returns the worker and the process of a session of this dispatcher.
 	Session func(id int64) (worker, process string)
 	Workers func() []contract.Worker // of the cluster
-	// Doubt says that a type is unknown, and which known one is similar; "" = it is known.
-	Doubt func(typ string) string
+	// Doubts says which types are unknown, and which known ones are similar.
+	Doubts func(types ...string) []string
 }
 
 // Calls returns the calls.
@@ -70,7 +70,7 @@ func (a API) pause(r *rest.Request, n *TypeName) (answer contract.PauseState, er
 		answer, version, err = c.Pause(r.Context(), p, order.For)
 		return version, err
 	})
-	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
+	answer.Confirmation, answer.Warning = confirmed, strings.Join(a.Doubts(n.Type), "")
 	return answer, err
 }
 
@@ -80,7 +80,7 @@ func (a API) retries(r *rest.Request, n *TypeName) (answer contract.RetryState, 
 		answer, version, err = c.SetRetries(r.Context(), n.Type, p)
 		return version, err
 	})
-	answer.Confirmation, answer.Warning = confirmed, a.Doubt(n.Type)
+	answer.Confirmation, answer.Warning = confirmed, strings.Join(a.Doubts(n.Type), "")
 	return answer, err
 }
 
@@ -116,12 +116,8 @@ func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, 
 	d, missing := a.find(n.Worker)
 	offered, failed := a.offered(r.Context())
 	permitted := cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0), missing, failed)
-	var doubts []string
-	for _, typ := range order.Types {
-		if !slices.Contains(offered, typ) {
-			doubts = append(doubts, a.Doubt(typ))
-		}
-	}
+	unknown := slices.DeleteFunc(slices.Clone(order.Types), func(typ string) bool { return slices.Contains(offered, typ) })
+	doubts := a.Doubts(unknown...)
 	confirmed, err := a.change(r, permitted, func(c Controls) (version int64, err error) {
 		d.Types, d.Reason = order.Types, order.Reason
 		answer, version, err = c.Drain(r.Context(), d)

@@ -28,7 +28,7 @@ func (b *Backend) Routes() []rest.Route {
 	routes := slices.Concat(
 		schedulestore.Schedules{DB: b.Pool}.Calls(b.warnings),
 		limitstore.API{DB: b.Pool, Book: b.Book}.Calls(),
-		operation.API{DB: b.Pool, Session: b.session, Workers: b.cluster, Doubt: b.doubt}.Calls(),
+		operation.API{DB: b.Pool, Session: b.session, Workers: b.cluster, Doubts: b.doubts}.Calls(),
 		flowstore.API{DB: b.Pool, Notify: b.Loop.Notify, Settle: b.Settle, Warn: b.warnings}.Calls(),
 	)
 	for i := range routes {
@@ -50,16 +50,24 @@ func (b *Backend) cluster() []contract.Worker {
 	return all
 }
 
-// doubt says that no slot supports a type, and what can be done; "" = one does.
-func (b *Backend) doubt(typ string) string {
-	if b.ClusterSlots(typ) > 0 {
-		return ""
+// doubts says of types that no slot supports them, and what can be done. There are at most mostWarnings, because the search for each
+// similar name takes milliseconds.
+func (b *Backend) doubts(types ...string) (list []string) {
+	slices.Sort(types)
+	for _, typ := range slices.Compact(types) {
+		if len(list) == mostWarnings {
+			break
+		}
+		if b.ClusterSlots(typ) > 0 {
+			continue
+		}
+		hint := b.drained(typ)
+		if _, similar := b.offered(typ); hint == "" && similar != "" {
+			hint = fmt.Sprintf("did you mean %q?", similar)
+		}
+		list = append(list, fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, cmp.Or(hint, "its jobs wait until a worker supports it")))
 	}
-	hint := b.drained(typ)
-	if _, similar := b.offered(typ); hint == "" && similar != "" {
-		hint = fmt.Sprintf("did you mean %q?", similar)
-	}
-	return fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, cmp.Or(hint, "its jobs wait until a worker supports it"))
+	return list
 }
 
 // drained says which drained worker supports a type; "" = there is none.

@@ -27,11 +27,7 @@ func (b *Backend) warnings(ctx context.Context, jobs ...contract.Needs) (list []
 			}
 		}
 	}
-	for typ := range types { // order-free: they are sorted below
-		if doubt := b.doubt(typ); doubt != "" {
-			list = append(list, doubt)
-		}
-	}
+	list = b.doubts(slices.Collect(maps.Keys(types))...) // order-free: they are sorted there
 	if len(costs) > 0 {
 		limits, _ := about(ctx, limitstore.Keys{DB: b.Pool}.Limits, slices.Collect(maps.Keys(costs))) // order-free: a set
 		for key, l := range limits {                                                                  // order-free: they are sorted below
