@@ -43,16 +43,17 @@ func (ev Requested) apply(c *Core) {
 // returns the answer and the reason.
 func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	t, known := c.index.Lookup(ev.Type)
+	absent := !known || c.index.Capacity(t) == 0
 	switch p := c.controls.paused[ev.Type]; {
 	case c.draining:
 		return "the dispatcher is about to stop", effect.AnswerStopping
-	case !ev.Wait && p.outlasts(c.now, ev.Deadline):
+	case !ev.Wait && (p.outlasts(c.now, ev.Deadline) || p.requests() && absent): // others may have slots when the pause ends
 		return p.Text(), effect.AnswerPaused
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy
 	case ev.Session != 0 && c.rejectPinned(&ev) != "":
 		return c.rejectPinned(&ev), effect.AnswerUnsupported
-	case !ev.Wait && (!known || c.index.Capacity(t) == 0):
+	case !ev.Wait && absent:
 		return noSlotSupports(ev.Type), effect.AnswerUnsupported
 	case !c.mayHold(ev.Type, ev.User):
 		return c.quotas.Types.Objection(ev.User, 1, "types"), effect.AnswerBusy
