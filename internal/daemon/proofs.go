@@ -39,6 +39,11 @@ const maxTokenFile = 1 << 20
 // readProofs reads the files of tokens and certificates.
 func (c *Config) readProofs() (*proofs, error) {
 	p := &proofs{}
+	for _, path := range c.proofFiles() { // a read of a pipe may last for ever
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is a directory, pipe or device: give a file", path)
+		}
+	}
 	if path := c.API.TokenFile; path != "" {
 		f, err := os.Open(path)
 		if err != nil {
@@ -126,10 +131,15 @@ func (d *Daemon) reloading() background.Service {
 	}}
 }
 
+// proofFiles returns the files of tokens and certificates, and "" for those that are not used.
+func (c *Config) proofFiles() []string {
+	return []string{c.API.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA}
+}
+
 // proofVersions returns a text that changes with the files of tokens and certificates.
 func (c *Config) proofVersions() string {
 	var all strings.Builder
-	for _, path := range []string{c.API.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA} {
+	for _, path := range c.proofFiles() {
 		if info, err := os.Stat(path); err == nil {
 			fmt.Fprintln(&all, path, info.ModTime().UnixNano(), info.Size(), info.Mode())
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ const Certificate = "cert:"
 func ReadTokens(r io.Reader) (Tokens, error) {
 	t := Tokens{}
 	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, math.MaxInt) // the caller bounds the file
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {

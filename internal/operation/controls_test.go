@@ -118,7 +118,8 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 		('drain', 'w', NULL, 'new disk'), ('drain', 'v', NULL, NULL), ('undrain', 'v', NULL, NULL), ('resume', 'nothing', NULL, NULL)`)
 	done, _ := w.step()
 	for _, until := range []string{"infinity", "-infinity"} { // Go cannot read them, so they would stop all other operations
-		_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, name, until) VALUES ('pause', 'pdf', $1::text::timestamptz)`, until)
+		_, err := w.db.Exec(t.Context(),
+			`INSERT INTO dispatcherd.operations (kind, name, until) VALUES ('pause', 'pdf', $1::text::timestamptz)`, until)
 		require.ErrorContains(t, err, "until_is_a_time_or_null")
 	}
 	require.Len(t, done, 8)

@@ -65,7 +65,8 @@ func (b *Backend) doubts(types ...string) (list []string) {
 		if _, similar := b.offered(typ); hint == "" && similar != "" {
 			hint = fmt.Sprintf("did you mean %q?", similar)
 		}
-		list = append(list, fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, cmp.Or(hint, "its jobs wait until a worker supports it")))
+		hint = cmp.Or(hint, "its jobs wait until a worker supports it")
+		list = append(list, fmt.Sprintf("no slot of any dispatcher supports type %q: %s", typ, hint))
 	}
 	return list
 }

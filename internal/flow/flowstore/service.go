@@ -178,7 +178,7 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 	}
 	if aside {
 		// The reason is not logged, because it may quote a row.
-		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails: 'dispatcherd flow show' says why; repair it to try again",
+		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails; 'dispatcherd flow show' says why",
 			zap.Int64("job", int64(id)))
 		return s.Table.SetAside(ctx, id, err)
 	}
