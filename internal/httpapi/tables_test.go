@@ -440,3 +440,11 @@ func TestInsertOfATakenUniqueKeyAnswersWithTheJobThatHasIt(t *testing.T) {
 	require.Equal(t, 201, rec.Code)
 	require.NotContains(t, rec.Body.String(), "existing")
 }
+
+// Without Postgres the workers of other dispatchers are unknown, so the answer does not say that no worker is connected.
+func TestDrainWithoutPostgresDoesNotSayThatTheWorkerIsMissing(t *testing.T) {
+	h := newTables(t)
+	h.ask("POST /v1/workers/w/drain", `{}`, http.StatusNotFound)
+	h.f.db.Close()
+	require.NotContains(t, h.ask("POST /v1/workers/w/drain", `{}`, http.StatusInternalServerError), "connected")
+}

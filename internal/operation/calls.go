@@ -115,7 +115,7 @@ func (a API) drain(r *rest.Request, n *WorkerName) (answer contract.DrainState, 
 	var order contract.DrainOrder
 	d, missing := a.find(n.Worker)
 	offered, failed := a.offered(r.Context())
-	permitted := cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0), missing, failed)
+	permitted := cmp.Or(r.Decode(&order), rest.PermitTypes(r, order.Types, len(order.Types) == 0), failed, missing)
 	unknown := slices.DeleteFunc(slices.Clone(order.Types), func(typ string) bool { return slices.Contains(offered, typ) })
 	doubts := a.Doubts(unknown...)
 	confirmed, err := a.change(r, permitted, func(c Controls) (version int64, err error) {
