@@ -286,3 +286,12 @@ func TestInvalidURLIsRejectedWithoutPrintingIt(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 	}
 }
+
+func TestControlsOfAnEmptyTypeAreRefused(t *testing.T) {
+	c, err := New(Options{URL: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	_, err = c.PauseType(t.Context(), "", PauseOrder{})
+	require.ErrorContains(t, err, "the type is empty")
+	_, err = c.SetRetries(t.Context(), "", RetryPolicy{})
+	require.ErrorContains(t, err, "the type is empty")
+}

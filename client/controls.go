@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
 )
 
 // Types of pauses and drains. docs/how-to/operations.md explains them.
@@ -23,15 +24,23 @@ type (
 	DrainState = contract.DrainState
 )
 
+var errNoType = rest.InvalidRequest.Of("the type is empty")
+
 // PauseType pauses a type in the whole cluster: none of its jobs starts any more. It replaces an earlier pause. Unconfirmed names the
 // dispatchers that have not said within two seconds that they follow it.
-func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (PauseState, error) {
+func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (s PauseState, err error) {
+	if typ == "" { // segment would make another type of it
+		return s, errNoType
+	}
 	return Call[PauseState](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/pause", order)
 }
 
 // SetRetries sets the retry policy of a type for the jobs that have none. It replaces the former policy; the zero policy is that of the
 // dispatchers. Unconfirmed names the dispatchers that have not said within two seconds that they follow it.
-func (c *Client) SetRetries(ctx context.Context, typ string, p RetryPolicy) (RetryState, error) {
+func (c *Client) SetRetries(ctx context.Context, typ string, p RetryPolicy) (s RetryState, err error) {
+	if typ == "" {
+		return s, errNoType
+	}
 	return Call[RetryState](ctx, c, http.MethodPut, "/v1/types/"+segment(typ)+"/retries", p)
 }
 

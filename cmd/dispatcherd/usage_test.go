@@ -98,6 +98,7 @@ func TestUsageErrorsNameTheMistakeAndExit2(t *testing.T) {
 		"job get -3",
 		"job wait 3 --token t",
 		"type set pdf",
+		"worker drain w --types=",
 		"schedule set tick --spec @daily",
 		"limit set bank --capacity 1",
 		"worker run --types x --dispatcher tls://h:1 --token /t -- cat",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -179,6 +180,11 @@ func (c Controls) Drain(ctx context.Context, d contract.Drain) (contract.DrainSt
 	if len(d.Types) > contract.MaxDrainedTypes {
 		return contract.DrainState{}, 0, rest.InvalidRequest.Of(fmt.Sprintf(
 			"%d types are given, at most %d are possible: drain the worker without types", len(d.Types), contract.MaxDrainedTypes))
+	}
+	for _, typ := range d.Types {
+		if err := dispatcherd.CheckType(typ); err != nil {
+			return contract.DrainState{}, 0, rest.InvalidRequest.Of(rest.Invalid("types", typ, err.Error()))
+		}
 	}
 	return change[contract.DrainState](ctx, c, ErrTooMany, drainSQL, d.Worker, d.Process, d.Types, c.By, d.Reason, contract.MaxControls)
 }

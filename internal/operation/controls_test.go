@@ -78,6 +78,8 @@ func TestInvalidControlsAreRefused(t *testing.T) {
 	}
 	for text, d := range map[string]contract.Drain{
 		"worker is 1 to 128 bytes":     {Worker: strings.Repeat("x", 129)},
+		"type is missing":              {Worker: "w", Types: []string{"pdf", ""}},
+		"invisible character U+200B":   {Worker: "w", Types: []string{"\u200b"}},
 		"reason is at most 1000 bytes": {Worker: "w", Reason: strings.Repeat("x", 1001)},
 	} {
 		_, _, err := w.controls().Drain(t.Context(), d)

@@ -156,6 +156,9 @@ func (a *Invocation) WorkerDrainCommands() []*cobra.Command {
 	drain.ValidArgsFunction = cobra.NoFileCompletions
 	drain.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		var d client.DrainState
+		if flags.Changed("types") && len(order.Types) == 0 { // an unset variable must not drain the whole worker
+			return exit.Usagef("--types names no type: name some, or leave it out for all")
+		}
 		if wait && order.Reason == "" && order.Types == nil { // it only waits for a drain of all types that is there
 			if d, err = a.drainOf(cmd.Context(), args[0], args[0]+"/"); err != nil {
 				return err
