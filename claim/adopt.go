@@ -31,11 +31,11 @@ func (s *Store) Adopt(ctx context.Context, req contract.AdoptRequest) (res contr
 		until,
 		func(o contract.ResumeOffer) dispatcherd.JobID { return o.ID },
 		func(part []contract.ResumeOffer) error {
-			return s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+			return s.adopt.do(ctx, OpAdopt, func(c Session) (int, error) {
 				me := s.me.Load()
-				some, locked, err := s.sendAdoption(ctx, conn, part, &req, me)
+				some, locked, err := s.sendAdoption(c, part, &req, me)
 				if err == nil && len(some)+len(locked) == 0 {
-					_, err = s.ownEpoch(ctx, conn, me)
+					_, err = s.ownEpoch(c, me)
 				}
 				if err != nil {
 					return 0, err
@@ -82,13 +82,12 @@ func countResumed(asked []contract.ResumeOffer, taken []contract.Adopted) (n int
 // sendAdoption asks for a part of the offers of a request. Each part records all offers of
 // the request.
 func (s *Store) sendAdoption(
-	ctx context.Context,
-	conn *pgx.Conn,
+	c Session,
 	part []contract.ResumeOffer,
 	req *contract.AdoptRequest,
 	me int32,
 ) (taken []contract.Adopted, busy []dispatcherd.JobID, err error) {
-	rows, err := conn.Query(ctx, "adopt", part, Fold(req.Token), me, s.config.Identity.Incarnation, req.Jobs)
+	rows, err := c.Query(c, "adopt", part, Fold(req.Token), me, s.config.Identity.Incarnation, req.Jobs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,12 +171,12 @@ func (s *Store) StartWorker(
 	token := mathrand.Int64()
 	s.ask(token)
 	decided = func() { s.answered(token, contract.Refused) }
-	err = s.adopt.do(ctx, OpAdopt, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		candidates, err := Rows(ctx, conn, pgx.RowToStructByPos[StartupJob], candidatesSQL, types, occasion)
+	err = s.adopt.do(ctx, OpAdopt, func(c Session) (int, error) {
+		candidates, err := Rows(c, c, pgx.RowToStructByPos[StartupJob], candidatesSQL, types, occasion)
 		if err != nil || len(candidates) == 0 {
 			return 0, err
 		}
-		jobs, err = Rows(ctx, conn, pgx.RowToStructByPos[StartupJob],
+		jobs, err = Rows(c, c, pgx.RowToStructByPos[StartupJob],
 			startWorkerSQL, s.me.Load(), s.config.Identity.Incarnation, token, int64(f), occasion, choose(candidates))
 		return len(jobs), err
 	})

@@ -63,22 +63,22 @@ func (s *Store) claimed(req *contract.ClaimRequest, rows taken, err error) contr
 // row, and, with size 0, for rowByRow. A claim that took nothing may have named an old epoch: the Resolve of another claim has raised the
 // epoch, perhaps a Resolve whose answer was lost. Later claims name the epoch that claimOnce then reads.
 func (s *Store) claimOnce(ctx context.Context, req *contract.ClaimRequest, size int32) (rows taken, err error) {
-	err = s.claim.do(ctx, OpClaim, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = s.claim.do(ctx, OpClaim, func(c Session) (int, error) {
 		me, epoch, contended := s.me.Load(), s.epoch.Load(), size == 0 || s.contention.Load() > 0
 		params := encodeClaim(req, me, size, epoch, s.config.Identity.Incarnation)
 		var err error
 		if !contended {
-			rows, err = readWon(ctx, conn, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
+			rows, err = readWon(c, req, "claim", slices.Concat(params, encodeClaimed(req.IDs))...)
 			if contended = AnswerCode(err) == lockNotGranted; contended {
 				s.contention.Store(contentionLasts)
 			}
 		}
 		if contended {
-			rows, err = readWon(ctx, conn, req, "claim-contended", params...)
+			rows, err = readWon(c, req, "claim-contended", params...)
 		}
 		if err == nil && rows.len() == 0 {
 			var now int32
-			now, err = s.ownEpoch(ctx, conn, me)
+			now, err = s.ownEpoch(c, me)
 			if rows.oldEpoch = err == nil && now != epoch; rows.oldEpoch {
 				s.epoch.Store(now)
 			}
@@ -133,8 +133,8 @@ func (s *Store) noteContention(asked, won int) {
 
 // ownEpoch returns the epoch of dispatcher me, which must hold its lease. The statement
 // before took no rows, so each error of ownEpoch is a notSentError.
-func (s *Store) ownEpoch(ctx context.Context, conn *pgx.Conn, me int32) (epoch int32, err error) {
-	switch err := conn.QueryRow(ctx, "own-lease", me, s.config.Identity.Incarnation).Scan(&epoch); {
+func (s *Store) ownEpoch(c Session, me int32) (epoch int32, err error) {
+	switch err := c.QueryRow(c, "own-lease", me, s.config.Identity.Incarnation).Scan(&epoch); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return 0, notSentError{ErrLeaseLost}
 	case err != nil:
@@ -166,7 +166,7 @@ const answerSize = 16 << 20
 
 // readWon reads what a statement returns: rows of wonColumns, of which the payload is the last column. It checks the payloads here and not
 // in the loop, because a check takes time in proportion to the payload.
-func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, statement string, params ...any) (t taken, err error) {
+func readWon(c Session, req *contract.ClaimRequest, statement string, params ...any) (t taken, err error) {
 	t.won = make([]contract.Won, 0, len(req.IDs))
 	var (
 		row     contract.Won
@@ -179,8 +179,8 @@ func readWon(ctx context.Context, conn *pgx.Conn, req *contract.ClaimRequest, st
 		payload pgtype.DriverBytes
 	)
 	size := 0
-	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
-	_, err = pgx.ForEachRow(rows, []any{             // pgx reads the types of the language faster than those of this module
+	rows, _ := c.Query(c, statement, params...) // the next line returns its error
+	_, err = pgx.ForEachRow(rows, []any{        // pgx reads the types of the language faster than those of this module
 		(*int64)(&row.ID), (*int32)(&row.Attempt), &row.MaxAttempts, &row.Failures, &row.Crashes, &timeout, &lane, &left, &row.Fence,
 		&permits, (*int64)(&row.Target), &trace, &backoff, &payload,
 	}, func() error {
@@ -237,8 +237,8 @@ const raiseSQL = `UPDATE dispatcherd.dispatchers SET epoch = epoch + 1 WHERE id 
 // payload, because a payload that cannot be read must not hide the other rows.
 func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract.ClaimResult {
 	me := s.me.Load()
-	err := s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		epoch, err := afterClaims(ctx, conn, me, raiseSQL, s.config.Identity.Incarnation)
+	err := s.claim.do(ctx, OpResolve, func(c Session) (int, error) {
+		epoch, err := afterClaims(c, me, raiseSQL, s.config.Identity.Incarnation)
 		if err == nil {
 			s.epoch.Store(epoch)
 		}
@@ -248,9 +248,9 @@ func (s *Store) Resolve(ctx context.Context, req contract.ClaimRequest) contract
 		return contract.ClaimResult{Verdict: verdictOf(err)}
 	}
 	read := func(req *contract.ClaimRequest) (rows taken, err error) {
-		err = s.claim.do(ctx, OpResolve, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		err = s.claim.do(ctx, OpResolve, func(c Session) (int, error) {
 			var err error
-			rows, err = readWon(ctx, conn, req, "resolve", encodeClaim(req, me, 0, 0, Incarnation{})[:6]...)
+			rows, err = readWon(c, req, "resolve", encodeClaim(req, me, 0, 0, Incarnation{})[:6]...)
 			return rows.len(), err
 		})
 		return rows, err

@@ -58,12 +58,18 @@ func newConnections(c Config, base *pgx.ConnConfig, purpose string, n int, setup
 	return list
 }
 
+// Session is the connection that one call uses, and at the same time the context of this call. So it is passed where either is needed.
+type Session struct {
+	context.Context
+	*pgx.Conn
+}
+
 // Connection runs f with a connection to Postgres. f returns of how many rows it was.
-type Connection func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error
+type Connection func(ctx context.Context, f func(Session) (int, error)) error
 
 // of returns a function that executes operations of one kind.
 func (list connections) of(op Operation) Connection {
-	return func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return func(ctx context.Context, f func(Session) (int, error)) error {
 		return list.do(ctx, op, f)
 	}
 }
@@ -71,14 +77,14 @@ func (list connections) of(op Operation) Connection {
 // do runs f with one of the connections and reports it. The wait for the connection and f
 // each have their own deadline, of the same length. An error from before f is a
 // notSentError. f returns how many jobs it was about.
-func (list connections) do(ctx context.Context, op Operation, f func(context.Context, *pgx.Conn) (int, error)) error {
+func (list connections) do(ctx context.Context, op Operation, f func(Session) (int, error)) error {
 	start := time.Now()
 	rows, err := list.run(ctx, f)
 	list[0].observer.Statement(Report{Operation: op, Took: time.Since(start), Rows: rows, Verdict: verdictOf(err), Err: err})
 	return err
 }
 
-func (list connections) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
+func (list connections) run(ctx context.Context, f func(Session) (int, error)) (int, error) {
 	waiting, cancel := context.WithTimeout(ctx, list[0].timeout)
 	defer cancel()
 	l, err := list.take(waiting)
@@ -112,13 +118,13 @@ func (list connections) take(ctx context.Context) (*connection, error) {
 }
 
 // run is called by the holder of the turn, with a connection.
-func (l *connection) run(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) (int, error) {
+func (l *connection) run(ctx context.Context, f func(Session) (int, error)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, notSentError{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	rows, err := f(ctx, l.conn)
+	rows, err := f(Session{ctx, l.conn})
 	l.used = time.Now()
 	if l.conn.IsClosed() || (err != nil && verdictOf(err) != contract.Refused) {
 		l.drop() // the state of the connection is unknown
@@ -156,8 +162,8 @@ func (l *connection) connect(ctx context.Context) error {
 
 // Exec executes a statement and returns the number of its rows.
 func (do Connection) Exec(ctx context.Context, sql string, args ...any) (n int, err error) {
-	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		tag, err := conn.Exec(ctx, sql, args...)
+	err = do(ctx, func(c Session) (int, error) {
+		tag, err := c.Exec(c, sql, args...)
 		n = int(tag.RowsAffected())
 		return n, err
 	})
@@ -166,15 +172,15 @@ func (do Connection) Exec(ctx context.Context, sql string, args ...any) (n int, 
 
 // Scan reads the only row of a statement into variables.
 func (do Connection) Scan(ctx context.Context, sql string, args []any, into ...any) error {
-	return do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, conn.QueryRow(ctx, sql, args...).Scan(into...)
+	return do(ctx, func(c Session) (int, error) {
+		return 0, c.QueryRow(c, sql, args...).Scan(into...)
 	})
 }
 
 // Collect reads rows with one statement.
 func Collect[T any](ctx context.Context, do Connection, row pgx.RowToFunc[T], sql string, args ...any) (list []T, err error) {
-	err = do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		list, err = Rows(ctx, conn, row, sql, args...)
+	err = do(ctx, func(c Session) (int, error) {
+		list, err = Rows(c, c, row, sql, args...)
 		return len(list), err
 	})
 	return list, err

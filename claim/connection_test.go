@@ -9,7 +9,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,8 +47,8 @@ func TestDeadlineOfAStatementBeginsWithItsConnection(t *testing.T) {
 	require.NoError(t, err)
 	l := newConnections(c, base, "claim", 1, "", nil)
 	defer l[0].close()
-	require.NoError(t, l.do(t.Context(), OpClaim, func(ctx context.Context, _ *pgx.Conn) (int, error) {
-		runs, bounded := ctx.Deadline()
+	require.NoError(t, l.do(t.Context(), OpClaim, func(s Session) (int, error) {
+		runs, bounded := s.Deadline()
 		require.True(t, bounded)
 		require.True(t, runs.After(waits))
 		return 0, nil
@@ -72,9 +71,9 @@ func TestConnectionThatHasTurnedReadOnlyIsReplaced(t *testing.T) {
 	t.Parallel()
 	l := oneConnection(t, "claim")
 	send := func(list ...string) error {
-		return l.do(t.Context(), OpClaim, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
+		return l.do(t.Context(), OpClaim, func(c Session) (n int, err error) {
 			for _, sql := range list {
-				_, err = conn.Exec(ctx, sql)
+				_, err = c.Exec(c, sql)
 			}
 			return 0, err
 		})
@@ -91,9 +90,9 @@ func TestConnectionThatOnlyReadsIsReplacedOnAReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	l := oneConnection(t, "fetch")
 	send := func(sql string) (session uint32) {
-		require.NoError(t, l.do(t.Context(), OpFetch, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			_, err := conn.Exec(ctx, sql)
-			session = conn.PgConn().PID()
+		require.NoError(t, l.do(t.Context(), OpFetch, func(c Session) (int, error) {
+			_, err := c.Exec(c, sql)
+			session = c.PgConn().PID()
 			return 0, err
 		}))
 		return session
@@ -123,7 +122,7 @@ func TestCancelledAttemptToConnectDoesNotDelayTheNextOne(t *testing.T) {
 	require.NoError(t, err)
 	l := newConnections(c, base, "lease", 1, "", nil)
 	defer l[0].close()
-	use := func(context.Context, *pgx.Conn) (int, error) { return 0, nil }
+	use := func(Session) (int, error) { return 0, nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-dialling; cancel() }()
 	require.ErrorIs(t, l.do(ctx, OpHeartbeat, use), context.Canceled)

@@ -79,11 +79,11 @@ func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 	_ = s.lease.do(
 		t.Context(),
 		OpHeartbeat,
-		func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, conn.Ping(ctx) },
+		func(c Session) (int, error) { return 0, c.Ping(c) },
 	) // it may be lost
-	err := s.lease.do(t.Context(), OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (_ int, err error) {
-		s.comparison = comparison{conn: conn, open: true, from: firstToken}
-		released, err = s.comparePortion(ctx, conn, time.Now().Add(time.Minute))
+	err := s.lease.do(t.Context(), OpHeartbeat, func(c Session) (_ int, err error) {
+		s.comparison = comparison{conn: c.Conn, open: true, from: firstToken}
+		released, err = s.comparePortion(c, time.Now().Add(time.Minute))
 		return 0, err
 	})
 	require.NoError(t, err)
@@ -92,7 +92,7 @@ func (s *Store) ComparePortion(t testing.TB) (released []dispatcherd.JobID) {
 
 // OnSweep runs a function with the connection of the sweep.
 func (s *Store) OnSweep(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
-	return s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) { return 0, f(ctx, conn) })
+	return s.sweep.do(ctx, OpSweep, func(c Session) (int, error) { return 0, f(c, c.Conn) })
 }
 
 // FirstToken is below all tokens.

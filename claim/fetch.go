@@ -58,9 +58,9 @@ func (s *Store) readTogether(ctx context.Context, req *contract.FetchRequest, la
 	if req.Backfill {
 		connection, op = s.backfill, OpBackfill
 	}
-	err = connection.do(ctx, op, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err = connection.do(ctx, op, func(c Session) (int, error) {
 		var err error
-		res, err = readLanes(ctx, conn, lanes, req.Classes, req.SkipLocked, s.me.Load())
+		res, err = readLanes(c, lanes, req.Classes, req.SkipLocked, s.me.Load())
 		return len(res.Candidates), err
 	})
 	for i := range res.Candidates {
@@ -114,8 +114,7 @@ func everyLane() (all []contract.NamedLane) {
 func (s *Store) WhyUnread(l contract.Lane) string { return s.refusals.reason(refusalOf(l)) }
 
 func readLanes(
-	ctx context.Context,
-	conn *pgx.Conn,
+	c Session,
 	lanes []laneRead,
 	classes []string,
 	skipLocked bool,
@@ -136,7 +135,7 @@ func readLanes(
 		due  []time.Time // of the candidates of the lane
 		ids  []int64
 	)
-	rows, _ := conn.Query(ctx, statement, params...) // the next line returns its error
+	rows, _ := c.Query(c, statement, params...) // the next line returns its error
 	_, err := pgx.ForEachRow(rows, []any{&lane, &due, &ids}, func() error {
 		switch {
 		case lane == 0:

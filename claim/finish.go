@@ -70,19 +70,19 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 	var stale []dispatcherd.JobID
 	var locked []contract.Deferred
 	free, me := items, s.me.Load()
-	err := s.finish.do(ctx, OpFinish, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
-		stale, err = end(ctx, conn, ending{items: items, me: me, again: req.Again})
+	err := s.finish.do(ctx, OpFinish, func(c Session) (n int, err error) {
+		stale, err = end(c, ending{items: items, me: me, again: req.Again})
 		if AnswerCode(err) != lockNotGranted {
 			return len(items) - len(stale), err
 		}
-		if locked, err = findLocked(ctx, conn, items, me); err != nil {
+		if locked, err = findLocked(c, items, me); err != nil {
 			return 0, err
 		}
 		free = slices.DeleteFunc(slices.Clone(items), func(f contract.Finish) bool {
 			return slices.ContainsFunc(locked, func(d contract.Deferred) bool { return d.ID == f.ID })
 		})
 		if len(free) > 0 {
-			stale, err = end(ctx, conn, ending{items: free, me: me, again: req.Again, patient: true})
+			stale, err = end(c, ending{items: free, me: me, again: req.Again, patient: true})
 		}
 		return len(free) - len(stale), err
 	})
@@ -99,9 +99,9 @@ func (s *Store) record(ctx context.Context, items []contract.Finish, req *contra
 }
 
 // findLocked returns those of the rows of a dispatcher that another transaction has locked.
-func findLocked(ctx context.Context, conn *pgx.Conn, items []contract.Finish, of int32) (locked []contract.Deferred, err error) {
+func findLocked(c Session, items []contract.Finish, of int32) (locked []contract.Deferred, err error) {
 	var d contract.Deferred
-	rows, err := conn.Query(ctx, lockedSQL, idsOf(items), attemptsOf(items), of)
+	rows, err := c.Query(c, lockedSQL, idsOf(items), attemptsOf(items), of)
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +125,13 @@ type ending struct {
 }
 
 // end executes a transaction and returns the stale items.
-func end(ctx context.Context, conn *pgx.Conn, e ending) (stale []dispatcherd.JobID, err error) {
-	ended, n, err := e.send(ctx, conn)
+func end(c Session, e ending) (stale []dispatcherd.JobID, err error) {
+	ended, n, err := e.send(c)
 	if err != nil || n == len(e.items) {
 		return nil, err
 	}
 	if e.again || len(ended) < n {
-		before, err := endedBefore(ctx, conn, e.items, e.me)
+		before, err := endedBefore(c, e.items, e.me)
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +149,7 @@ func end(ctx context.Context, conn *pgx.Conn, e ending) (stale []dispatcherd.Job
 // send sends up to four statements as one pipeline, which Postgres treats as one
 // transaction. It returns how many items were ended. doneSQL returns only a number,
 // so ended contains only the ids that the other statements ended.
-func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.JobID, n int, err error) {
+func (e *ending) send(c Session) (ended []dispatcherd.JobID, n int, err error) {
 	var groups [3][]contract.Finish
 	for _, f := range e.items {
 		g := e.groupOf(&f)
@@ -179,7 +179,7 @@ func (e *ending) send(ctx context.Context, conn *pgx.Conn) (ended []dispatcherd.
 		delays := column(back, func(f *contract.Finish) int64 { return min(max(f.Delay, 0), maxDelay).Microseconds() })
 		batch.Queue("pending", append(e.common(back), delays)...).QueryRow(read)
 	}
-	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := c.SendBatch(c, &batch).Close(); err != nil {
 		return nil, 0, err
 	}
 	return ended, n + len(ended), nil
@@ -198,9 +198,9 @@ func (e *ending) groupOf(f *contract.Finish) int {
 }
 
 // endedBefore returns which of the items an earlier copy of the request has ended.
-func endedBefore(ctx context.Context, conn *pgx.Conn, items []contract.Finish, me int32) (before []dispatcherd.JobID, err error) {
+func endedBefore(c Session, items []contract.Finish, me int32) (before []dispatcherd.JobID, err error) {
 	back := column(items, func(f *contract.Finish) bool { return !f.Outcome.Final() })
-	err = conn.QueryRow(ctx, "ended-before", idsOf(items), attemptsOf(items), me, back).Scan(&before)
+	err = c.QueryRow(c, "ended-before", idsOf(items), attemptsOf(items), me, back).Scan(&before)
 	return before, err
 }
 

@@ -100,8 +100,8 @@ func TestPlansOfTheControllerDoNotDependOnStatistics(t *testing.T) {
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	do := func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-		_, err := f(ctx, conn)
+	do := func(ctx context.Context, f func(claim.Session) (int, error)) error {
+		_, err := f(claim.Session{Context: ctx, Conn: conn})
 		return err
 	}
 	c := &limitstore.Controller{Dispatcher: 1, Term: 1, Do: do, Scan: do}

@@ -293,7 +293,7 @@ func TestScansOfKeysMayTakeLong(t *testing.T) {
 	t.Parallel()
 	db, s := joinedAlone(t)
 	keyed(t, db, 1)
-	c := &limitstore.Controller{Scan: s.Scan, Do: func(context.Context, func(context.Context, *pgx.Conn) (int, error)) error {
+	c := &limitstore.Controller{Scan: s.Scan, Do: func(context.Context, func(claim.Session) (int, error)) error {
 		return errors.New("a scan uses the connection of short statements")
 	}}
 	_, err := c.Held(t.Context())

@@ -131,7 +131,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id`
 // run are kept, because the workers still execute its jobs: an adoption may take them over.
 func (s *Store) Join(ctx context.Context) (int32, error) {
 	id := int32(0)
-	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	err := s.lease.do(ctx, OpHeartbeat, func(c Session) (int, error) {
 		for {
 			var batch pgx.Batch // one transaction; the lock orders dispatchers that join at the same time
 			batch.Queue(`SELECT FROM dispatcherd.controller FOR UPDATE`)
@@ -144,7 +144,7 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 				s.config.Identity.Lock,
 				s.me.Load(),
 			).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
-			err := conn.SendBatch(ctx, &batch).Close()
+			err := c.SendBatch(c, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000
 				return 0, err
 			}
@@ -165,15 +165,15 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (contract.HeartbeatResult, error) {
 	var res contract.HeartbeatResult
 	renewed := false
-	err := s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		if err := s.beat(ctx, conn, &req, &res); err != nil {
+	err := s.lease.do(ctx, OpHeartbeat, func(c Session) (int, error) {
+		if err := s.beat(c, &req, &res); err != nil {
 			return 0, err
 		}
 		renewed = true
-		forgotten := s.forgetEnded(ctx, conn)
+		forgotten := s.forgetEnded(c)
 		var failed error
 		if !res.LeaseLost {
-			res.Unheld, failed = s.releaseUnheld(ctx, conn, time.Now().Add(releaseTime))
+			res.Unheld, failed = s.releaseUnheld(c, time.Now().Add(releaseTime))
 		}
 		return len(res.Unheld), cmp.Or(forgotten, failed)
 	})
@@ -184,7 +184,7 @@ func (s *Store) Heartbeat(ctx context.Context, req contract.HeartbeatRequest) (c
 }
 
 // beat executes heartbeatSQL.
-func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (err error) {
+func (s *Store) beat(c Session, req *contract.HeartbeatRequest, res *contract.HeartbeatResult) (err error) {
 	var (
 		alive    bool
 		peers    [][5]int64
@@ -205,14 +205,14 @@ func (s *Store) beat(ctx context.Context, conn *pgx.Conn, req *contract.Heartbea
 	batch.Queue("SET LOCAL statement_timeout = '200ms'")
 	batch.Queue("waiting").QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
 	batch.Queue("COMMIT")
-	err = conn.SendBatch(ctx, &batch).Close()
+	err = c.SendBatch(c, &batch).Close()
 	if beaten && AnswerCode(err) != "" { // it took too long, or cannot be read: to look without a reason costs less than the lease
 		found = slices.Repeat([]bool{true}, len(waiting))
-		_, err = conn.Exec(ctx, "ROLLBACK TO beaten; COMMIT")
+		_, err = c.Exec(c, "ROLLBACK TO beaten; COMMIT")
 	}
 	if err != nil {
-		if !conn.IsClosed() {
-			_, _ = conn.Exec(ctx, "ROLLBACK")
+		if !c.IsClosed() {
+			_, _ = c.Exec(c, "ROLLBACK")
 		}
 		return err
 	}
@@ -267,7 +267,7 @@ func (s *Store) Leave(ctx context.Context) (int, error) {
 func (s *Store) depart(
 	ctx context.Context,
 	what string,
-	after func(context.Context, *pgx.Conn, Operation, int32) (int, error),
+	after func(Session, Operation, int32) (int, error),
 	sql string,
 	args ...any,
 ) (n int, err error) {
@@ -275,10 +275,10 @@ func (s *Store) depart(
 	if me == 0 {
 		return 0, nil
 	}
-	err = s.lease.do(ctx, OpHeartbeat, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		_, err := afterClaims(ctx, conn, me, sql, args...)
+	err = s.lease.do(ctx, OpHeartbeat, func(c Session) (int, error) {
+		_, err := afterClaims(c, me, sql, args...)
 		if err == nil && after != nil {
-			n, err = after(ctx, conn, OpHeartbeat, me)
+			n, err = after(c, OpHeartbeat, me)
 		}
 		return n, err
 	})
@@ -291,12 +291,12 @@ func (s *Store) depart(
 
 // afterClaims executes a statement about dispatcher $1 after its claims that are in flight, and returns the epoch. FOR UPDATE waits for
 // the share locks that claims hold on the row; a plain UPDATE would not. Without a row the epoch is 0: none of its claims can succeed.
-func afterClaims(ctx context.Context, conn *pgx.Conn, me int32, sql string, args ...any) (epoch int32, err error) {
+func afterClaims(c Session, me int32, sql string, args ...any) (epoch int32, err error) {
 	var batch pgx.Batch // one transaction
 	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
 	batch.Queue(sql+` RETURNING epoch`, slices.Concat([]any{me}, args)...).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
-	if err = conn.SendBatch(ctx, &batch).Close(); errors.Is(err, pgx.ErrNoRows) {
+	if err = c.SendBatch(c, &batch).Close(); errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
 	return epoch, err

@@ -29,11 +29,11 @@ func (s *Store) LoadPayloads(ctx context.Context, req contract.LoadRequest) cont
 	portion := req.Rows[:min(len(req.Rows), loadRows)]
 	var res contract.LoadResult
 	rest, err := Apart(portion, time.Now().Add(RepeatTime), func(rows []contract.Won) error {
-		return s.load.do(ctx, OpLoad, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+		return s.load.do(ctx, OpLoad, func(c Session) (int, error) {
 			n := len(res.Won)
 			ids := column(rows, func(w *contract.Won) int64 { return int64(w.ID) })
 			attempts := column(rows, func(w *contract.Won) int32 { return int32(w.Attempt) })
-			found, _ := conn.Query(ctx, "load", ids, attempts, s.me.Load(), int64(loadSize)) // readPayloads returns its error
+			found, _ := c.Query(c, "load", ids, attempts, s.me.Load(), int64(loadSize)) // readPayloads returns its error
 			err := readPayloads(found, rows, &res)
 			return len(res.Won) - n, err
 		})

@@ -125,16 +125,16 @@ func (s *Store) CountPending(
 ) (types []contract.PendingType, next contract.PendingCursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	err = s.sweep.do(ctx, OpCount, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		return 0, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, countSetup); err != nil {
+	err = s.sweep.do(ctx, OpCount, func(c Session) (int, error) {
+		return 0, pgx.BeginFunc(c, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(c, countSetup); err != nil {
 				return err
 			}
 			var err error
 			if from.Keyed {
-				types, next, err = s.countKeyed(ctx, tx, from, full)
+				types, next, err = s.countKeyed(c, tx, from, full)
 			} else {
-				types, next, err = s.countLanes(ctx, tx, from)
+				types, next, err = s.countLanes(c, tx, from)
 			}
 			return err
 		})

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"context"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -198,14 +197,14 @@ func (s *Store) answered(token int64, v contract.Verdict) {
 // many records at once, because the removal of one record takes a tenth of the time of a
 // claim of one job. After the connection was lost forgetEnded removes nothing. A failover
 // may have lost the ends, and releaseUnheld finds the rows only by the records.
-func (s *Store) forgetEnded(ctx context.Context, conn *pgx.Conn) error {
+func (s *Store) forgetEnded(c Session) error {
 	s.mu.Lock()
 	over := s.records.Removable()
 	s.mu.Unlock()
-	if len(over) == 0 || s.comparison.conn != conn {
+	if len(over) == 0 || s.comparison.conn != c.Conn {
 		return nil
 	}
-	_, err := conn.Exec(ctx, "forget", s.me.Load(), over)
+	_, err := c.Exec(c, "forget", s.me.Load(), over)
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -237,14 +236,13 @@ const WhyUnheld = "the dispatcher named by the row did not run it: the database 
 
 // releaseUnheld continues or begins a comparison, at most until the given time. It returns
 // the rows that were unheld.
-func (s *Store) releaseUnheld(ctx context.Context, conn *pgx.Conn, until time.Time) (released []dispatcherd.JobID, err error) {
-	c := &s.comparison
-	if c.conn != conn || !c.open && time.Now().After(c.next) {
-		*c = comparison{conn: conn, open: true, from: firstToken, next: time.Now().Add(compareEvery)}
+func (s *Store) releaseUnheld(c Session, until time.Time) (released []dispatcherd.JobID, err error) {
+	if at := &s.comparison; at.conn != c.Conn || !at.open && time.Now().After(at.next) {
+		*at = comparison{conn: c.Conn, open: true, from: firstToken, next: time.Now().Add(compareEvery)}
 	}
-	for c.open && err == nil && time.Now().Before(until) {
+	for s.comparison.open && err == nil && time.Now().Before(until) {
 		var some []dispatcherd.JobID
-		some, err = s.comparePortion(ctx, conn, until)
+		some, err = s.comparePortion(c, until)
 		released = append(released, some...)
 	}
 	return released, err
@@ -253,9 +251,9 @@ func (s *Store) releaseUnheld(ctx context.Context, conn *pgx.Conn, until time.Ti
 // comparePortion compares the next portion of the claims. It also removes the records of
 // claims of which no row runs. After an error the portion is repeated. Rows that Postgres
 // refuses to release are tried again by the next comparison.
-func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.Time) (released []dispatcherd.JobID, err error) {
+func (s *Store) comparePortion(c Session, until time.Time) (released []dispatcherd.JobID, err error) {
 	me := s.me.Load()
-	p, err := s.readPortion(ctx, conn, OpHeartbeat, me, s.comparison.from, until)
+	p, err := s.readPortion(c, OpHeartbeat, me, s.comparison.from, until)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +263,9 @@ func (s *Store) comparePortion(ctx context.Context, conn *pgx.Conn, until time.T
 	s.mu.Unlock()
 	switch {
 	case len(unheld) > 0:
-		released, err = s.releaseRows(ctx, conn, OpHeartbeat, me, unheld, WhyUnheld, until)
+		released, err = s.releaseRows(c, OpHeartbeat, me, unheld, WhyUnheld, until)
 	case len(over) > 0 && p.complete: // otherwise a later comparison removes them
-		_, err = conn.Exec(ctx, "forget", me, over)
+		_, err = c.Exec(c, "forget", me, over)
 	}
 	if err == nil {
 		s.comparison.open = p.more

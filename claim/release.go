@@ -2,7 +2,6 @@ package claim
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 	"time"
@@ -88,21 +87,14 @@ type ownPortion struct {
 }
 
 // readPortion reads a portion. After until it reads no further part of the rows.
-func (s *Store) readPortion(
-	ctx context.Context,
-	conn *pgx.Conn,
-	op Operation,
-	of int32,
-	from int64,
-	until time.Time,
-) (p ownPortion, err error) {
+func (s *Store) readPortion(c Session, op Operation, of int32, from int64, until time.Time) (p ownPortion, err error) {
 	var ids []int64
-	if err := conn.QueryRow(ctx, portionSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids); err != nil {
+	if err := c.QueryRow(c, portionSQL, of, from, int64(portionSize)).Scan(&p.tokens, &p.more, &ids); err != nil {
 		return p, err
 	}
 	left := len(ids)
 	err = apart(s, op, ids, until, func(id int64) dispatcherd.JobID { return dispatcherd.JobID(id) }, func(part []int64) error {
-		some, err := Rows(ctx, conn, pgx.RowToStructByPos[ownRow], ownRowsSQL, of, part)
+		some, err := Rows(c, c, pgx.RowToStructByPos[ownRow], ownRowsSQL, of, part)
 		if err == nil {
 			p.rows, left = append(p.rows, some...), left-len(part)
 		}
@@ -119,8 +111,7 @@ const releaseMost = 5000
 // releaseRows releases rows of a dispatcher that are not locked, and returns them. It ends after until, but begins with the first rows
 // in any case. A later call finds the rest.
 func (s *Store) releaseRows(
-	ctx context.Context,
-	conn *pgx.Conn,
+	c Session,
 	op Operation,
 	of int32,
 	rows []ownRow,
@@ -129,7 +120,7 @@ func (s *Store) releaseRows(
 ) (released []dispatcherd.JobID, err error) {
 	send := func(part []ownRow) error {
 		var some []dispatcherd.JobID
-		if err := conn.QueryRow(ctx, releaseSQL, of, part, why).Scan(&some); err != nil {
+		if err := c.QueryRow(c, releaseSQL, of, part, why).Scan(&some); err != nil {
 			return err // the rows may arrive although the commit fails
 		}
 		released = append(released, some...)
@@ -140,7 +131,7 @@ func (s *Store) releaseRows(
 		if err == nil {
 			err = failed // the first error is returned
 		}
-		if conn.IsClosed() || time.Now().After(until) {
+		if c.IsClosed() || time.Now().After(until) {
 			break
 		}
 	}
@@ -155,21 +146,21 @@ const releaseTime = time.Second
 // this at the same time: each skips the rows that another one has locked. An error in
 // one portion does not stop the others. After the commit of a portion release notifies dispatchers. An
 // error of the notification is ignored: polling finds the jobs as well.
-func (s *Store) release(ctx context.Context, conn *pgx.Conn, op Operation, lost int32) (released int, err error) {
-	until, _ := ctx.Deadline()
+func (s *Store) release(c Session, op Operation, lost int32) (released int, err error) {
+	until, _ := c.Deadline()
 	for from, more := int64(firstToken), true; more; {
-		p, failed := s.readPortion(ctx, conn, op, lost, from, until)
+		p, failed := s.readPortion(c, op, lost, from, until)
 		if failed != nil {
 			return released, cmp.Or(err, failed)
 		}
-		some, failed := s.releaseRows(ctx, conn, op, lost, p.rows, whyReleased, until)
+		some, failed := s.releaseRows(c, op, lost, p.rows, whyReleased, until)
 		if released += len(some); len(some) > 0 {
-			_, _ = conn.Exec(ctx, notifySQL)
+			_, _ = c.Exec(c, notifySQL)
 		}
 		if err == nil {
 			err = failed // the first error is reported
 		}
-		if more = p.more && !conn.IsClosed() && ctx.Err() == nil; more {
+		if more = p.more && !c.IsClosed() && c.Err() == nil; more {
 			from = p.tokens[len(p.tokens)-1]
 		}
 	}

@@ -130,11 +130,11 @@ func (s *Store) change(ctx context.Context, k *Kept, n *int, sql string, args ..
 // briefly sends a statement about partitions that waits for locks for 250 ms only. It counts in k what is blocked. If another dispatcher
 // has created the partition, that is no error.
 func (s *Store) briefly(ctx context.Context, k *Kept, sql string, args []any, read func(pgx.Rows) error) error {
-	return s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	return s.sweep.do(ctx, OpSweep, func(c Session) (int, error) {
 		var batch pgx.Batch // one transaction
 		batch.Queue(`SET LOCAL lock_timeout = '250ms'`)
 		batch.Queue(sql, args...).Query(read)
-		err := conn.SendBatch(ctx, &batch).Close()
+		err := c.SendBatch(c, &batch).Close()
 		switch AnswerCode(err) {
 		case lockNotGranted, restHasRows:
 			k.Blocked++

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/jackc/pgx/v5"
 )
 
 // Progress is the progress that a worker reports for a running attempt.
@@ -33,14 +32,14 @@ WHERE j.ctid = i.at AND j.status = 'running'`
 // caller keeps only the newest report of each job and calls Progress about once per
 // second at most.
 func (s *Store) Progress(ctx context.Context, items []Progress) error {
-	return s.lease.do(ctx, OpProgress, func(ctx context.Context, conn *pgx.Conn) (n int, err error) {
+	return s.lease.do(ctx, OpProgress, func(c Session) (n int, err error) {
 		err = apart(s,
 			OpProgress,
 			items,
 			time.Now().Add(releaseTime),
 			func(p Progress) dispatcherd.JobID { return p.ID },
 			func(part []Progress) error {
-				tag, err := conn.Exec(ctx, progressSQL, part, s.me.Load())
+				tag, err := c.Exec(c, progressSQL, part, s.me.Load())
 				n += int(tag.RowsAffected())
 				return err
 			},

@@ -154,9 +154,9 @@ func excluded(ctx context.Context, tx pgx.Tx, keys string, jobs []json.RawMessag
 // Spawn inserts children of a running job. It tries once: a repetition after an unknown
 // outcome could insert the children twice.
 func (s *Store) Spawn(ctx context.Context, r contract.SpawnRequest) (result contract.SpawnResult) {
-	err := s.spawn.do(ctx, OpSpawn, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			result.IDs, err = InsertChildren(ctx, tx, &r)
+	err := s.spawn.do(ctx, OpSpawn, func(c Session) (int, error) {
+		err := pgx.BeginFunc(c, c, func(tx pgx.Tx) (err error) {
+			result.IDs, err = InsertChildren(c, tx, &r)
 			return err
 		})
 		if refused, ok := errors.AsType[*SpawnError](err); ok {

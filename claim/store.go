@@ -89,13 +89,13 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.Upkeep = s.sweep.of(OpVacuum)
 	// sweep has no prepared statements, so it can connect without a schema.
-	err = s.sweep.do(ctx, OpConnect, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		if err := s.checkPooler(ctx, conn); err != nil {
+	err = s.sweep.do(ctx, OpConnect, func(c Session) (int, error) {
+		if err := s.checkPooler(c); err != nil {
 			return 0, err
 		}
-		err := migrations.Check(ctx, conn)
+		err := migrations.Check(c, c.Conn)
 		if err == nil {
-			_, err = conn.Exec(ctx, `SELECT dispatcherd.owner()`) // an error if the setting of this name is wrong
+			_, err = c.Exec(c, `SELECT dispatcherd.owner()`) // an error if the setting of this name is wrong
 		}
 		return 0, err
 	})
@@ -127,26 +127,26 @@ var ErrTransactionPool = errors.New("a connection pooler in transaction mode is 
 // transaction mode. A pooler reports another process id than the server. In
 // transaction mode it assigns the server process of one session to the next session
 // that begins a transaction, and the first session loses its settings.
-func (s *Store) checkPooler(ctx context.Context, conn *pgx.Conn) error {
+func (s *Store) checkPooler(c Session) error {
 	var pid uint32
 	nonce := rand.Text()
-	err := conn.QueryRow(ctx, `SELECT pg_backend_pid(), set_config('dispatcherd.session', $1, false)`,
+	err := c.QueryRow(c, `SELECT pg_backend_pid(), set_config('dispatcherd.session', $1, false)`,
 		pgx.QueryExecModeExec, nonce).Scan(&pid, nil)
-	if err != nil || pid == conn.PgConn().PID() {
+	if err != nil || pid == c.PgConn().PID() {
 		return err
 	}
-	other, err := pgx.ConnectConfig(ctx, s.sweep[0].config)
+	other, err := pgx.ConnectConfig(c, s.sweep[0].config)
 	if err != nil {
 		return err
 	}
 	defer hangUp(other)
-	tx, err := other.Begin(ctx)
+	tx, err := other.Begin(c)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // the statement has changed nothing
+	defer func() { _ = tx.Rollback(c) }() // the statement has changed nothing
 	var same bool
-	err = conn.QueryRow(ctx, `SELECT current_setting('dispatcherd.session', true) IS NOT DISTINCT FROM $1`,
+	err = c.QueryRow(c, `SELECT current_setting('dispatcherd.session', true) IS NOT DISTINCT FROM $1`,
 		pgx.QueryExecModeExec, nonce).Scan(&same)
 	if err == nil && !same {
 		err = ErrTransactionPool

@@ -18,10 +18,10 @@ const whyReleased = "the dispatcher that ran it was lost"
 // Release makes the jobs of lost dispatchers pending again, and returns how many. An error for one dispatcher does not stop the
 // work for the others. Call Release when contract.HeartbeatResult.Lost is set.
 func (s *Store) Release(ctx context.Context) (released int, err error) {
-	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		lost, err := lostDispatchers(ctx, conn)
+	err = s.sweep.do(ctx, OpSweep, func(c Session) (int, error) {
+		lost, err := lostDispatchers(c)
 		for _, id := range lost {
-			n, failed := s.release(ctx, conn, OpSweep, id)
+			n, failed := s.release(c, OpSweep, id)
 			released, err = released+n, cmp.Or(err, failed)
 		}
 		return released, err
@@ -29,8 +29,8 @@ func (s *Store) Release(ctx context.Context) (released int, err error) {
 	return released, err
 }
 
-func lostDispatchers(ctx context.Context, conn *pgx.Conn) ([]int32, error) {
-	return Column[int32](ctx, conn, `SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`)
+func lostDispatchers(c Session) ([]int32, error) {
+	return Column[int32](c, c, `SELECT id FROM dispatcherd.dispatchers WHERE lost_at IS NOT NULL`)
 }
 
 // Sweep deletes the lost dispatchers under which no row runs, and the records of
@@ -42,16 +42,16 @@ func lostDispatchers(ctx context.Context, conn *pgx.Conn) ([]int32, error) {
 // were locked, that the table of dispatchers or claims was restored, or that a bug lost
 // the record of a claim. Call Sweep after Release. Two sweeps at the same time do not delete the same dispatcher.
 func (s *Store) Sweep(ctx context.Context) (strays int, err error) {
-	err = s.sweep.do(ctx, OpSweep, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		lost, err := lostDispatchers(ctx, conn)
+	err = s.sweep.do(ctx, OpSweep, func(c Session) (int, error) {
+		lost, err := lostDispatchers(c)
 		if err != nil || len(lost) == 0 {
 			return 0, err
 		}
-		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, scanSetup); err != nil {
+		err = pgx.BeginFunc(c, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(c, scanSetup); err != nil {
 				return err
 			}
-			return tx.QueryRow(ctx, straysSQL, lost).Scan(&strays)
+			return tx.QueryRow(c, straysSQL, lost).Scan(&strays)
 		})
 		return strays, err
 	})

@@ -40,10 +40,10 @@ type Result struct {
 
 // Step does a step of a target: rounds of reading, deciding and writing in one transaction.
 func (s Store) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (r Result, err error) {
-	err = s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-		t := step{conn: conn, target: target, limits: l}
+	err = s.Do(ctx, func(conn claim.Session) (int, error) {
+		t := step{conn: conn.Conn, target: target, limits: l}
 		for again := true; again; again = t.refused(err) {
-			err = t.do(ctx)
+			err = t.do(conn)
 		}
 		if r = t.Result; claim.AnswerCode(err) == lockNotAvailable {
 			r.Left, r.Busy, err = true, true, nil

@@ -288,7 +288,7 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.D
 		ids[i], starts = group[i].ID, append(starts, group[i].Counted...)
 	}
 	slices.Sort(ids)
-	return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
+	return c.Do(ctx, func(conn claim.Session) (int, error) {
 		var found []int64
 		var expected []int32 // milliseconds
 		var is bool
@@ -297,10 +297,10 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.D
 		var batch pgx.Batch // one transaction
 		batch.Queue(impatient)
 		batch.Queue(admitSQL, args...).QueryRow(scan)
-		err := conn.SendBatch(ctx, &batch).Close()
+		err := conn.SendBatch(conn, &batch).Close()
 		if claim.AnswerCode(err) == lockNotGranted {
 			found = nil
-			err = scan(conn.QueryRow(ctx, admitFreeSQL, args...))
+			err = scan(conn.QueryRow(conn, admitFreeSQL, args...))
 		}
 		if err == nil && !is {
 			err = ErrNotController

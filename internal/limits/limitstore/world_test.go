@@ -49,9 +49,9 @@ func newWorld(t *testing.T) *world {
 
 // controller returns the statements of a dispatcher in a term.
 func (w *world) controller(dispatcher int32, term int64) *Controller {
-	do := func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	do := func(ctx context.Context, f func(claim.Session) (int, error)) error {
 		return w.db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-			_, err := f(ctx, c.Conn())
+			_, err := f(claim.Session{Context: ctx, Conn: c.Conn()})
 			return err
 		})
 	}
@@ -61,12 +61,12 @@ func (w *world) controller(dispatcher int32, term int64) *Controller {
 // impatient returns the controller with connections that wait briefly for locks.
 func (w *world) impatient() *Controller {
 	c := *w.Controller
-	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	c.Do = func(ctx context.Context, f func(claim.Session) (int, error)) error {
 		return w.db.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 			if _, err := conn.Exec(ctx, `SET lock_timeout = 20`); err != nil {
 				return err
 			}
-			_, err := f(ctx, conn.Conn())
+			_, err := f(claim.Session{Context: ctx, Conn: conn.Conn()})
 			_, _ = conn.Exec(ctx, `SET lock_timeout = '60s'`)
 			return err
 		})

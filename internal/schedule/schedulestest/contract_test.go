@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
@@ -46,9 +47,9 @@ func (b *both) exec(sql string, args ...any) {
 
 // controllers returns the two of a dispatcher in a term.
 func (b *both) controllers(dispatcher int32, term int64) [2]controller.Table {
-	do := func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	do := func(ctx context.Context, f func(claim.Session) (int, error)) error {
 		return b.db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-			_, err := f(ctx, c.Conn())
+			_, err := f(claim.Session{Context: ctx, Conn: c.Conn()})
 			return err
 		})
 	}

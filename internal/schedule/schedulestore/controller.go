@@ -131,8 +131,8 @@ func (c Controller) apply(ctx context.Context, requests []schedule.Request) (map
 		results[r.Schedule] = &result{slices.Repeat([]contract.MadeTick{m}, len(r.Ticks)), Started{Schedule: r.Schedule, Waiting: true}}
 	}
 	rest, err := claim.Apart(requests, time.Now().Add(claim.RepeatTime), func(part []schedule.Request) error {
-		return c.Do(ctx, func(ctx context.Context, conn *pgx.Conn) (int, error) {
-			some, err := session{c.Dispatcher, c.Term}.apply(ctx, conn, part)
+		return c.Do(ctx, func(conn claim.Session) (int, error) {
+			some, err := session{c.Dispatcher, c.Term}.apply(conn, conn, part)
 			maps.Copy(results, some)
 			return len(part), err
 		})

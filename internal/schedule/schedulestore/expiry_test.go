@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -113,8 +114,8 @@ func TestAnExpiryReadsOnlyTicksThatHaveBecomeOld(t *testing.T) {
 	require.NoError(t, err)
 	defer tx.Rollback(context.Background()) // without effect after Commit
 	c := w.controller
-	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
-		_, err := f(ctx, tx.Conn())
+	c.Do = func(ctx context.Context, f func(claim.Session) (int, error)) error {
+		_, err := f(claim.Session{Context: ctx, Conn: tx.Conn()})
 		return err
 	}
 	read := func() (n int) { // may count earlier transactions of the session

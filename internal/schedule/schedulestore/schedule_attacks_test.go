@@ -262,7 +262,7 @@ func TestNoTickPassesALockedOne(t *testing.T) {
 	ticks := []schedule.Tick{minute(&a, 1), minute(&b, 1), minute(&a, 2)}
 	w.exec(`ALTER TABLE dispatcherd.ticks ADD CONSTRAINT refused CHECK (schedule_id <> ` + strconv.FormatInt(b.ID, 10) + `)`)
 	c, n := w.controller, 0 // of the statements: all ticks, the first, the second, the third
-	c.Do = func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	c.Do = func(ctx context.Context, f func(claim.Session) (int, error)) error {
 		if n++; n != 2 {
 			return w.controller.Do(ctx, f)
 		}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/pgtest"
 	"github.com/dispatcherd/dispatcherd/internal/schedule"
@@ -39,9 +39,9 @@ func newWorld(t *testing.T) *world {
 
 // dispatcher returns a controller in a term.
 func (w *world) dispatcher(id int32, term int64) Controller {
-	return Controller{Dispatcher: id, Term: term, Do: func(ctx context.Context, f func(context.Context, *pgx.Conn) (int, error)) error {
+	return Controller{Dispatcher: id, Term: term, Do: func(ctx context.Context, f func(claim.Session) (int, error)) error {
 		return w.db.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-			_, err := f(ctx, c.Conn())
+			_, err := f(claim.Session{Context: ctx, Conn: c.Conn()})
 			return err
 		})
 	}}
