@@ -3,7 +3,6 @@ package actor
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -204,9 +203,6 @@ func (c *Core) wanted(update *offered) bool {
 	return j != nil && j.state.executing() && j.attempt == update.Attempt
 }
 
-// renewalPause is the pause after which the update of a locked row is sent again.
-var renewalPause = timing.Backoff{Base: time.Second, Max: time.Minute}
-
 // busyAnswers bounds how often the adoption of a busy row is repeated, which takes about
 // 0.7 s. Then the offer is declined, because the worker reports nothing about its other jobs
 // before its Welcome. The row is released after the lease of its dispatcher.
@@ -229,7 +225,7 @@ func (ev Adopted) apply(c *Core) {
 		if _, busy := slices.BinarySearch(ev.Result.Busy, o.Job); busy && (o.renews != 0 || o.session != nil && o.busy < busyAnswers) {
 			pause := c.cfg.RetryStatement
 			if o.renews != 0 {
-				pause = renewalPause
+				pause = lockedPause
 			}
 			o.due = c.now.After(pause.Delay(o.busy, c.rng))
 			o.busy++
@@ -333,9 +329,8 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	c.keep(j)
 	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
 	c.move(j, onAdopt)
-	if j.timeout = c.limit(j, row.Timeout); j.timeout > 0 {
-		c.arm(j, c.now.After(max(j.timeout-row.Ran, 0)))
-	}
+	j.timeout = c.limit(j, row.Timeout)
+	c.armTimeout(j)
 	return j
 }
 

@@ -195,9 +195,6 @@ func (c *Core) countAside() (n int) {
 
 // whyAside returns why Postgres refused to claim a row, if the row is set aside.
 func (c *Core) whyAside(id dispatcherd.JobID) (reason string, aside bool) {
-	if len(c.claims.aside) == 0 {
-		return "", false
-	}
 	r, found := c.claims.aside[id]
 	return r.reason, found && c.now < r.until
 }
@@ -255,9 +252,7 @@ func (c *Core) won(w *contract.Won) {
 	if w.Fence != 0 {
 		c.admitted(j, w.Admitted)
 	}
-	if len(c.claims.aside) > 0 {
-		delete(c.claims.aside, j.id)
-	}
+	delete(c.claims.aside, j.id)
 	if j.row.returned = c.hasMoved(j, w); j.row.returned {
 		c.stats.Moved++
 	}

@@ -204,7 +204,6 @@ type rowData struct {
 	backoff     string         // its own; "" = that of its type
 	unfit       string         // reason why the payload cannot be sent to a worker; "" = it can be sent
 	deadline    timing.Instant // of a durable request: no attempt starts later; 0 = none
-	timeoutAt   timing.Instant // for a detached job: end of its timeout; 0 = none
 	log         string         // the end of the log of the attempt
 	logUser     string         // whose share of MaxLogs it takes
 }

@@ -19,6 +19,11 @@ func (Drained) apply(c *Core) {
 	c.giveUpUnsent()
 	c.orderAll((*Core).rejectWaiting)
 	c.dropOffers(nil)
+	c.tellSessions()
+}
+
+// tellSessions tells all sessions what announceStop says.
+func (c *Core) tellSessions() {
 	c.untold = slices.Sorted(maps.Keys(c.sessions)) // order-free: they are sorted
 	c.announceStop()
 }
@@ -60,8 +65,7 @@ func (ev SentAway) apply(c *Core) {
 	}
 	c.sentAway = ev.On
 	if ev.On && !c.draining {
-		c.untold = slices.Sorted(maps.Keys(c.sessions)) // order-free: they are sorted
-		c.announceStop()
+		c.tellSessions()
 	}
 }
 

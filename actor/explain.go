@@ -159,8 +159,8 @@ func (c *Core) explainJob(e *explainer) {
 	x.Terms = c.termsOf(a)
 	if !e.waits() {
 		x.Ranks = contract.Ranks{}
-		reason, held := c.ends.held.reason(j.id)
-		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, reason
+		why, held := c.ends.held.why[j.id]
+		x.Reasons, x.Held = []Reason{reasonInHand(j, held)}, why.reason
 		x.Slot = 0
 		x.Placed, x.Stopping = c.placement(j, contract.Retry), j.stop.String()
 		if j.slot != noSlot {

@@ -159,7 +159,8 @@ func (ev Finished) apply(c *Core) {
 	}
 	e.breaker.Succeed()
 	c.finished(ev.Request, &ev.Result)
-	if e.held.answered(ev.Request) {
+	if ev.Request == e.held.sent {
+		e.held.sent = nil
 		return
 	}
 	clear(ev.Request.Items)
@@ -182,7 +183,7 @@ func (c *Core) finished(r *contract.FinishRequest, res *contract.FinishResult) {
 			stale, isStale = stale[1:], true
 		}
 		c.ends.unrecorded--
-		c.ends.held.forget(f.ID)
+		delete(c.ends.held.why, f.ID)
 		if !isStale {
 			c.countCrash(f.Outcome)
 		} else if r.Again {

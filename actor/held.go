@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// heldPause is the time for which an end is held.
-var heldPause = timing.Backoff{Base: time.Second, Max: time.Minute}
+// lockedPause is the pause after which a statement about a row that was locked is sent again.
+var lockedPause = timing.Backoff{Base: time.Second, Max: time.Minute}
 
 // heldBatch bounds the held ends of one finish. The store can then repeat each of them
 // within one call.
@@ -51,7 +51,7 @@ func (h *heldEnds) hold(f *contract.Finish, reason string, again bool, now timin
 		h.why = map[dispatcherd.JobID]heldReason{}
 	}
 	tries := h.why[f.ID].tries
-	due := now.After(heldPause.Delay(tries, rng))
+	due := now.After(lockedPause.Delay(tries, rng))
 	h.why[f.ID] = heldReason{reason: reason, tries: tries + 1}
 	h.waiting = append(h.waiting, heldEnd{Finish: *f, again: again, due: due})
 	if h.next == 0 || due < h.next {
@@ -79,29 +79,6 @@ func (h *heldEnds) take(now timing.Instant) *contract.FinishRequest {
 	}
 	slices.SortFunc(h.sent.Items, func(a, b contract.Finish) int { return cmp.Compare(a.ID, b.ID) })
 	return h.sent
-}
-
-// answered permits the next finish if r is the one that Take returned last and its
-// answer is certain. It reports whether r is that finish.
-func (h *heldEnds) answered(r *contract.FinishRequest) bool {
-	if r != h.sent {
-		return false
-	}
-	h.sent = nil
-	return true
-}
-
-// forget removes what is known of an end that is recorded.
-func (h *heldEnds) forget(id dispatcherd.JobID) {
-	if len(h.why) > 0 {
-		delete(h.why, id)
-	}
-}
-
-// reason returns why the end of a job is held.
-func (h *heldEnds) reason(id dispatcherd.JobID) (reason string, held bool) {
-	w, held := h.why[id]
-	return w.reason, held
 }
 
 // wake returns the instant at which the next end is due, or Never. An end that is due

@@ -81,10 +81,8 @@ func (c *Core) act(j *job, do actions) {
 		c.dequeue(j)
 	case doDisarm:
 		c.disarm(j)
-	case doKeepTimeout:
-		j.keepTimeout()
-	case doRestoreTimeout:
-		c.restoreTimeout(j)
+	case doArmTimeout:
+		c.armTimeout(j)
 	case doAssignLater:
 		c.claims.unassigned = append(c.claims.unassigned, j)
 	case doSendJob:
@@ -117,9 +115,7 @@ func (c *Core) send(j *job) {
 	if j.fingerprint != s.session.fingerprint {
 		c.renewFingerprint(j, s.session.fingerprint)
 	}
-	if j.timeout > 0 && j.mode == dispatcherd.Queued {
-		c.arm(j, c.now.After(j.timeout))
-	}
+	c.armTimeout(j)
 }
 
 // runsOn stores where a job runs, for its placement.
@@ -164,22 +160,15 @@ func (c *Core) limit(j *job, own time.Duration) time.Duration {
 	return c.types[j.Type].limit
 }
 
-// keepTimeout stores the instant at which the timeout of a detached job ends.
-func (j *job) keepTimeout() {
-	if j.alarm != 0 {
-		j.row.timeoutAt = j.deadline
-	}
-}
-
-// restoreTimeout makes the stored instant the deadline again. A request has its own deadline.
-func (c *Core) restoreTimeout(j *job) {
+// armTimeout sets the deadline of a job that executes: the end of its timeout, or the deadline of
+// a request.
+func (c *Core) armTimeout(j *job) {
 	c.disarm(j)
-	if j.mode == dispatcherd.OnDemand {
+	switch {
+	case j.mode == dispatcherd.OnDemand:
 		c.watch(j)
-	}
-	if j.row.timeoutAt != 0 {
-		c.arm(j, j.row.timeoutAt)
-		j.row.timeoutAt = 0
+	case j.timeout > 0:
+		c.arm(j, j.sentAt.After(j.timeout))
 	}
 }
 

@@ -71,18 +71,17 @@ type actions uint16
 
 // The actions.
 const (
-	doFreeSlot       actions = 1 << iota // the slot can take another job
-	doDequeue                            // the request leaves its queue
-	doDisarm                             // the job has no deadline any more
-	doKeepTimeout                        // the job stores when its timeout ends
-	doRestoreTimeout                     // the stored timeout becomes its deadline again
-	doAssignLater                        // in this step the job is assigned a slot or is released
-	doSendJob                            // effect Send
-	doSendCancel                         // effect Cancel
-	doArmGrace                           // the worker has Config.CancelGrace to stop
-	doArmResume                          // the worker has the time of armResume to reconnect
-	doReleaseRow                         // the row becomes pending again, or cancelled
-	doForget                             // the job is not in hand any more
+	doFreeSlot    actions = 1 << iota // the slot can take another job
+	doDequeue                         // the request leaves its queue
+	doDisarm                          // the job has no deadline any more
+	doArmTimeout                      // its timeout is its deadline again
+	doAssignLater                     // in this step the job is assigned a slot or is released
+	doSendJob                         // effect Send
+	doSendCancel                      // effect Cancel
+	doArmGrace                        // the worker has Config.CancelGrace to stop
+	doArmResume                       // the worker has the time of armResume to reconnect
+	doReleaseRow                      // the row becomes pending again, or cancelled
+	doForget                          // the job is not in hand any more
 )
 
 // transition is a cell of the table. The zero transition is impossible.
@@ -112,7 +111,7 @@ var transitions = [stateCount][eventCount]transition{
 	stateParted: {
 		onRequeue: {stateWaiting, doDisarm},
 		onAnswer:  {stateNotInHand, doForget},
-		onResume:  {stateServing, doRestoreTimeout},
+		onResume:  {stateServing, doArmTimeout},
 	},
 	stateAbandoned: {
 		onAnswer: {stateNotInHand, doFreeSlot | doForget},
@@ -161,7 +160,7 @@ var transitions = [stateCount][eventCount]transition{
 	stateRunning: {
 		onStop:   {stateStopping, doSendCancel | doArmGrace},
 		onRevoke: {stateRevoked, doSendCancel},
-		onDetach: {stateDetached, doKeepTimeout | doArmResume},
+		onDetach: {stateDetached, doArmResume},
 		onResume: {stateRunning, 0},
 		onFinish: {stateRecording, doFreeSlot | doDisarm},
 		onLeave:  {stateNotInHand, doForget},
@@ -181,7 +180,7 @@ var transitions = [stateCount][eventCount]transition{
 	stateDetached: {
 		onStop:   {stateDetachedStopping, 0},
 		onRevoke: {stateDetachedStopping, 0},
-		onResume: {stateRunning, doRestoreTimeout},
+		onResume: {stateRunning, doArmTimeout},
 		onFinish: {stateRecording, doDisarm},
 		onLeave:  {stateNotInHand, doForget},
 	},

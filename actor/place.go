@@ -51,7 +51,6 @@ func (c *Core) pass() (again bool) {
 			c.logWait(t, reason)
 		}
 	})
-	c.keepPins(nil)
 	return c.wasPreempted()
 }
 
@@ -237,7 +236,6 @@ func (c *Core) startRequest(h *head, ref slotindex.Ref) {
 	c.assign(j, ref)
 	j.attempt++
 	c.move(j, onStart)
-	c.watch(j)
 	s := c.slots[j.slot]
 	c.emit(&effect.Started{Job: j.id, Slot: c.index.SlotID(j.slot), Worker: s.session.worker})
 }
@@ -364,9 +362,7 @@ func (c *Core) keepPins(f func(head)) {
 		for _, q := range s.pinned {
 			if _, free := c.freeSlotOf(s, q.lane.Type); free && !c.types[q.lane.Type].pause.requests() {
 				s.pinsDirty = true
-				if f != nil {
-					f(c.headOf(q.requests[0]))
-				}
+				f(c.headOf(q.requests[0]))
 			}
 		}
 		if s.pinsDirty {

@@ -158,8 +158,7 @@ func (c *Core) addSlot(s *session, d dispatcherd.Slot) {
 	case len(served) == 0:
 		c.suspend(ref)
 	default:
-		c.index.Release(ref)
-		c.touchWaiting(ref)
+		c.release(ref)
 	}
 }
 

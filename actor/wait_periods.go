@@ -1,12 +1,16 @@
 package actor
 
-import "github.com/dispatcherd/dispatcherd/internal/timing"
+import (
+	"slices"
 
-// waitPeriods are the latest periods in which jobs of a type waited for one reason.
-type waitPeriods struct {
-	list [8]waitPeriod // the oldest first
-	n    int
-}
+	"github.com/dispatcherd/dispatcherd/internal/timing"
+)
+
+// waitPeriods are the latest periods in which jobs of a type waited for one reason, the oldest first.
+type waitPeriods []waitPeriod
+
+// keptPeriods bounds their number.
+const keptPeriods = 8
 
 // waitPeriod ends when the next period begins.
 type waitPeriod struct {
@@ -22,28 +26,23 @@ const shortWait timing.Instant = 100
 
 // add records that a reason holds from an instant on.
 func (w *waitPeriods) add(reason int8, from timing.Instant) {
-	if w.n > 0 && w.list[w.n-1].reason != reason && from-w.list[w.n-1].begin < shortWait {
-		w.n--
+	list := *w
+	if last := len(list) - 1; last >= 0 && list[last].reason != reason && from-list[last].begin < shortWait {
+		list = list[:last]
 	}
-	if w.n > 0 && w.list[w.n-1].reason == reason {
-		return
+	if last := len(list) - 1; last < 0 || list[last].reason != reason {
+		list = append(slices.Delete(list, 0, max(0, len(list)+1-keptPeriods)), waitPeriod{from, reason})
 	}
-	if w.n == len(w.list) {
-		copy(w.list[:], w.list[1:])
-		w.n--
-	}
-	w.list[w.n] = waitPeriod{from, reason}
-	w.n++
+	*w = list
 }
 
 // longest returns the reason that held longest between two instants, or unknownWait if less is
 // known than unknown. Only the reasons whose bits are in held count.
-func (w *waitPeriods) longest(from, to timing.Instant, held WaitReasons) (longest int8) {
+func (w waitPeriods) longest(from, to timing.Instant, held WaitReasons) (longest int8) {
 	var sums [waitReasons]timing.Instant
 	unknown, best := to-from, timing.Instant(-1)
 	longest = unknownWait
-	for i := w.n - 1; i >= 0 && to > from; i-- {
-		p := w.list[i]
+	for _, p := range slices.Backward(w) {
 		begin := max(from, p.begin)
 		if p.reason >= 0 && held&(1<<p.reason) != 0 && to > begin {
 			unknown -= to - begin

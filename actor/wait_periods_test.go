@@ -15,7 +15,7 @@ func TestLongestReasonIsTheOneThatHeldMostOfTheWait(t *testing.T) {
 	w.add(busy, 0)
 	w.add(fetch, 50_000)
 	w.add(busy, 50_010) // a short reason between two equal ones leaves no period
-	require.Equal(t, 1, w.n)
+	require.Len(t, w, 1)
 	w.add(none, 60_000)
 	w.add(busy, 62_000)
 	require.Equal(t, int8(busy), w.longest(0, 63_000, all))
@@ -33,7 +33,7 @@ func TestWaitPeriodsAreBounded(t *testing.T) {
 	for i := range 100 {
 		w.add(int8(i%2), timing.Instant(i)*1000)
 	}
-	require.Equal(t, len(w.list), w.n)
+	require.Len(t, w, keptPeriods)
 	require.EqualValues(t, unknownWait, w.longest(0, 100_000, 3))
 	require.NotEqualValues(t, unknownWait, w.longest(95_000, 100_000, 3))
 }
