@@ -147,7 +147,7 @@ func (b *Backlog) askLocal(r Lane) bool {
 		read.overlap = !l.more && b.now >= s.noOverlap && b.clock.known
 		query.After = l.cursor
 	}
-	if start := b.beforePresent(overlap); read.overlap && start.Less(l.cursor) {
+	if start := b.recent(); read.overlap && start.Less(l.cursor) {
 		query.After = start
 	}
 	l.epoch, l.reading = s.epoch, true
@@ -170,9 +170,9 @@ func (b *Backlog) query(r Lane, limit int) contract.LaneQuery {
 // needs no full scan.
 const overlap = 100 * time.Millisecond
 
-// beforePresent returns the key before all rows that became due in the last d.
-func (b *Backlog) beforePresent(d time.Duration) contract.Key {
-	return contract.Key{RunAt: b.DBNow()*1000 - d.Microseconds()}
+// recent returns the key before all rows that became due within overlap.
+func (b *Backlog) recent() contract.Key {
+	return contract.Key{RunAt: b.DBNow()*1000 - overlap.Microseconds()}
 }
 
 // Departed notes that a row is no longer pending at its place. A scan in flight may

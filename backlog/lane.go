@@ -145,8 +145,8 @@ func (l *lane) compact() {
 	}
 }
 
-// lane returns the state of a lane. Non-local lanes exist only while the share of the
-// type does not contain everything.
+// lane returns the state of a lane. Non-local lanes are empty while the share of the type
+// contains everything.
 func (b *Backlog) lane(l Lane) *lane {
 	g := &b.types[l.Type].classes[l.Class]
 	lanes := &g.local
@@ -163,15 +163,6 @@ func (b *Backlog) lane(l Lane) *lane {
 func (b *Backlog) use(r Lane) *lane {
 	b.types[r.Type].classes[r.Class].used |= 1 << r.Priority
 	return b.lane(r)
-}
-
-// existing is like lane, but returns nil if the type has no non-local lanes any
-// more.
-func (b *Backlog) existing(l Lane) *lane {
-	if l.NonLocal && !b.Shared(l.Type) {
-		return nil
-	}
-	return b.lane(l)
 }
 
 // LaneOf names the lane that contains a row by the present share. Of r, it uses type, priority and class.

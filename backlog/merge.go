@@ -103,8 +103,8 @@ type answer struct {
 // mergeLane merges the answer for one lane.
 func (b *Backlog) mergeLane(r laneRead, query *contract.LaneQuery, a answer) {
 	k := b.types[r.Type]
-	l := b.existing(r.Lane)
-	if !k.known || l == nil || !l.reading || b.index.Name(r.Type) != query.Type {
+	l := b.lane(r.Lane)
+	if !k.known || !l.reading || b.index.Name(r.Type) != query.Type {
 		return // the type is gone, or its non-local lanes are
 	}
 	l.reading = false

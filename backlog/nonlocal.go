@@ -188,7 +188,7 @@ func (b *Backlog) askNonLocalLane(r Lane, full, idle bool) {
 	query := b.query(r, int(l.length))
 	if idle && !full {
 		query.After = l.rest
-		if start := b.beforePresent(overlap); start.Less(query.After) {
+		if start := b.recent(); start.Less(query.After) {
 			query.After = start
 		}
 	} else if !full {

@@ -75,10 +75,7 @@ func (b *Backlog) skipLocked() bool {
 
 // discardNonLocal drops the candidates of a non-local lane.
 func (b *Backlog) discardNonLocal(r Lane) {
-	l := b.existing(r)
-	if l == nil {
-		return
-	}
+	l := b.lane(r)
 	if l.len() > 0 {
 		l.restBefore(l.first())
 	}

@@ -85,8 +85,8 @@ func (b *Backlog) askLow(round bool) {
 	n, kept := 0, 0
 	for n < len(low) && b.fits(part) {
 		r := low[n]
-		switch l := b.existing(r); {
-		case l == nil || !l.low:
+		switch l := b.lane(r); {
+		case !l.low:
 		case r.NonLocal:
 			l.low = false
 			b.continueNonLocal(r)

@@ -19,6 +19,7 @@ type class struct {
 	members []Ref                  // registered slots without draining ones, in no order
 	types   []TypeID               // sorted by name
 	set     TypeSet                // the same types
+	key     string                 // of Index.byTypes
 	at      []int32                // at[i]: position of this class in the tree of types[i]
 	raised  []int32                // the types, as positions in types, in whose trees a search has corrected this class
 	floor   dispatcherd.SlotID     // the head in the trees of the other types, ≤ head
@@ -49,12 +50,14 @@ func (x *Index) classFor(types []string, first dispatcherd.SlotID) *class {
 // newClass creates the class whose types are in x.key.
 func (x *Index) newClass(first dispatcherd.SlotID) *class {
 	size := len(x.key) / 4
-	c := &class{head: noHead, least: first, floor: first, types: make([]TypeID, size), at: make([]int32, size)}
+	c := &class{
+		head: noHead, least: first, floor: first, key: string(x.key), types: make([]TypeID, size), at: make([]int32, size),
+	}
 	for i := range c.types {
 		c.types[i] = TypeID(binary.LittleEndian.Uint32(x.key[4*i:]))
 	}
 	c.set = setOf(c.types)
-	x.byTypes[string(x.key)] = c
+	x.byTypes[c.key] = c
 	for i, t := range c.types {
 		x.join(t, membership{head: first, class: c, size: int32(size), nth: int32(i)})
 	}
@@ -63,12 +66,10 @@ func (x *Index) newClass(first dispatcherd.SlotID) *class {
 
 // dropClass forgets a class without slots.
 func (x *Index) dropClass(c *class) {
-	x.key = x.key[:0]
+	delete(x.byTypes, c.key)
 	for i, t := range c.types {
-		x.key = binary.LittleEndian.AppendUint32(x.key, uint32(t))
 		x.leave(t, c.at[i])
 	}
-	delete(x.byTypes, string(x.key))
 }
 
 // countCapacity adds n to the capacity of every type of a class.
@@ -77,13 +78,6 @@ func (x *Index) countCapacity(c *class, n int32) {
 		x.types[t].capacity += n
 	}
 	x.work += len(c.types)
-}
-
-// add adds a slot that is not free.
-func (c *class) add(s *slot) {
-	c.slots++
-	c.least = min(c.least, s.id)
-	c.enter(s)
 }
 
 // enter makes a slot that is not free a member.

@@ -66,7 +66,9 @@ func (x *Index) AddTaken(id dispatcherd.SlotID, types []string) Ref {
 	c := x.classFor(types, id)
 	r := place(&x.slots, &x.unusedSlots)
 	*x.slots[r] = slot{id: id, ref: r, class: c, state: taken}
-	c.add(x.slots[r])
+	c.slots++
+	c.least = min(c.least, id)
+	c.enter(x.slots[r])
 	x.live++
 	x.countCapacity(c, +1)
 	return r
