@@ -329,7 +329,7 @@ func (c *Core) adoptedJob(o *offered, row *contract.Adopted) *job {
 	c.keep(j)
 	c.types[j.Type].durations.Start(&j.run, j.Class, j.sentAt)
 	c.move(j, onAdopt)
-	j.timeout = c.limit(j, row.Timeout)
+	j.timeout = cmp.Or(row.Timeout, c.types[j.Type].limit)
 	c.armTimeout(j)
 	return j
 }

@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -248,7 +249,7 @@ func (c *Core) won(w *contract.Won) {
 	c.types[j.Type].pausedUntil = 0
 	j.attempt, j.crashes = w.Attempt, w.Crashes
 	j.row.maxAttempts, j.row.failures, j.row.backoff = w.MaxAttempts, w.Failures, w.Backoff
-	j.timeout, j.delivery, j.row.unfit = c.limit(j, w.Timeout), w.Delivery, w.Unfit
+	j.timeout, j.delivery, j.row.unfit = cmp.Or(w.Timeout, c.types[j.Type].limit), w.Delivery, w.Unfit
 	if w.Fence != 0 {
 		c.admitted(j, w.Admitted)
 	}

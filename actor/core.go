@@ -252,7 +252,6 @@ type session struct {
 	user         string
 	slots        []slotindex.Ref      // in no order; nil after the end of the session
 	draining     bool                 // the worker withdrew all slots, so slots that it registers later take no jobs
-	withdrawn    bool                 // some slot may be withdrawn and still busy
 	fingerprint  contract.Fingerprint // fingerprint of its nonce
 	notResumable bool                 // the worker does not resume its jobs after the session
 	remote       bool                 // the worker may live when the session has ended

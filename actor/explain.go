@@ -168,18 +168,14 @@ func (c *Core) explainJob(e *explainer) {
 		}
 		return
 	}
-	x.Window, x.Bounded = c.cfg.Weights.Window()
-	if a.known && c.backlog.Shared(a.Type) {
-		x.Window, x.Bounded = c.cfg.Weights.SharedWindow(c.cfg.Penalty)
-	}
+	penalty := msDuration(c.penaltyMS(a.known && c.backlog.Shared(a.Type)))
+	x.Window, x.Bounded = c.cfg.Weights.SharedWindow(penalty)
 	if a.known && c.types[a.Type].durations != nil {
 		d := c.types[a.Type].durations
 		ms := c.durations.Expected(d, a.Class, c.now)
 		x.Class, x.Expected, x.Learned = a.Class, msDuration(ms), d.Learned(a.Class)
 		x.PassedBy, _ = c.cfg.Weights.PassedBy(ms)
-		if c.backlog.Shared(a.Type) {
-			x.PassedBy += c.cfg.Penalty
-		}
+		x.PassedBy += penalty
 	}
 	x.Closes = max(0, x.Window-msDuration(age)) // before the job is due, this is longer than the window
 	if j != nil && x.Free == 0 && c.types[a.Type].urgent && !c.draining {

@@ -254,13 +254,14 @@ func (c *Core) overran(j *job) bool {
 // failure returns the error of a failed attempt. After a timeout it states the limit,
 // then the text of the report.
 func (j *job) failure(text string) string {
-	switch {
-	case j.stop != timedOut:
+	if j.stop != timedOut {
 		return text
-	case text == "":
-		return fmt.Sprintf("timeout: it ran longer than %v", j.timeout)
 	}
-	return fmt.Sprintf("timeout: it ran longer than %v: %s", j.timeout, text)
+	limit := fmt.Sprintf("timeout: it ran longer than %v", j.timeout)
+	if text != "" {
+		limit += ": " + text
+	}
+	return limit
 }
 
 // isCurrent reports whether the session of a report executes the attempt in the

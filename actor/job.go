@@ -2,7 +2,6 @@ package actor
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/actor/effect"
@@ -150,15 +149,6 @@ func (c *Core) isSuspect(j *job) bool { return int(j.crashes)+1 >= c.cfg.Limits.
 
 // isLate reports whether the deadline of a durable request has passed.
 func (c *Core) isLate(j *job) bool { return j.row.deadline != 0 && c.now >= j.row.deadline }
-
-// limit returns the timeout of an attempt: the timeout of the row, or else the
-// timeout of the type; 0 = none. Requests have deadlines instead.
-func (c *Core) limit(j *job, own time.Duration) time.Duration {
-	if own > 0 {
-		return own
-	}
-	return c.types[j.Type].limit
-}
 
 // armTimeout sets the deadline of a job that executes: the end of its timeout, or the deadline of
 // a request.

@@ -116,16 +116,13 @@ func (c *Core) roomFor(s *session, slots []dispatcherd.Slot, replaced int) strin
 // Frames name slots by number. So a new slot with the number of such a slot is
 // registered only when the old slot has become free.
 func (c *Core) withdrawnSlots(s *session) map[int32]slotindex.Ref {
-	if !s.withdrawn {
-		return nil
-	}
+	c.work += len(s.slots)
 	found := map[int32]slotindex.Ref{}
 	for _, ref := range s.slots {
 		if c.slots[ref].job != nil && c.index.IsDraining(ref) {
 			found[c.slots[ref].number] = ref
 		}
 	}
-	s.withdrawn = len(found) > 0
 	return found
 }
 
@@ -227,7 +224,6 @@ func (c *Core) withdraw(s *session, named []int32) {
 		}
 		c.slots[ref].next, c.slots[ref].left = nil, true
 		c.retire(ref)
-		s.withdrawn = s.withdrawn || c.slots[ref].job != nil
 	}
 }
 

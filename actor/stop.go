@@ -21,12 +21,10 @@ func (ev Abandoned) apply(c *Core) {
 		return
 	}
 	switch j.state {
-	case stateWaiting:
+	case stateWaiting, stateParted: // the worker of a parted one is not told to resume it
 		c.move(j, onAnswer)
 	case stateServing:
 		c.tellToStop(j, hungUp)
-	case stateParted: // its worker is not told to resume it
-		c.move(j, onAnswer)
 	}
 }
 
@@ -95,11 +93,11 @@ func (c *Core) hangUp(j *job) {
 		Session: s.id, Job: j.id, Attempt: j.attempt,
 		Reason: fmt.Sprintf("the job was told to stop and did not end within %v", c.cfg.CancelGrace),
 	})
+	except := j
 	if s.remote { // the worker may not have received the cancel
-		c.detachAll(s, nil)
-	} else {
-		c.detachAll(s, j)
+		except = nil
 	}
+	c.detachAll(s, except)
 	if j.state == stateStopping && j.stop != leaseLost {
 		reason := fmt.Sprintf("it did not end within %v after it was told to", c.cfg.CancelGrace)
 		c.end(j, c.outcome(j, &Result{Error: reason}))
