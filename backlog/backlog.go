@@ -145,6 +145,12 @@ func (b *Backlog) TypeAppeared(t slotindex.TypeID, share contract.Share) {
 	b.SetShare(t, share)
 }
 
+// lookup returns the number of a type, and whether the type is known.
+func (b *Backlog) lookup(name string) (t slotindex.TypeID, known bool) {
+	t, known = b.index.Lookup(name)
+	return t, known && int(t) < len(b.types) && b.types[t].known
+}
+
 // TypeGone forgets a type. Its candidates are hints only: the rows stay pending.
 func (b *Backlog) TypeGone(t slotindex.TypeID) {
 	k := b.types[t]

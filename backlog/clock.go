@@ -25,10 +25,8 @@ func (c *databaseClock) instant(ms int64) timing.Instant {
 	return timing.Instant(ms-c.offset) + 1
 }
 
-// passed reports whether a time of the database clock in milliseconds has passed.
-func (c *databaseClock) passed(ms int64, now timing.Instant) bool {
-	return c.known && int64(now)+c.offset > ms
-}
+// passed reports whether a time of the database clock in milliseconds has passed; 0 = there is none.
+func (b *Backlog) passed(ms int64) bool { return ms != 0 && b.clock.known && b.DBNow() > ms }
 
 // ClockKnown reports whether the database clock is known.
 func (b *Backlog) ClockKnown() bool { return b.clock.known }

@@ -44,16 +44,14 @@ func (b *Backlog) Fetched(req *contract.FetchRequest, res contract.FetchResult) 
 // listed handles the names of lanes in an answer. The next fetch reads those that were not in use.
 func (b *Backlog) listed(req *contract.FetchRequest, res contract.FetchResult) {
 	for _, name := range req.Classes {
-		if t, ok := b.index.Lookup(name); ok && int(t) < len(b.types) && res.Verdict != contract.OK {
+		if t, known := b.lookup(name); known && res.Verdict != contract.OK {
 			b.types[t].listed = b.lists - 1
 		}
 	}
 	for _, n := range res.Named {
-		t, ok := b.index.Lookup(req.Classes[n.Type])
-		if !ok || int(t) >= len(b.types) || !b.types[t].known {
-			continue
+		if t, known := b.lookup(req.Classes[n.Type]); known {
+			b.found(Lane{Type: t, Priority: n.Priority, Class: n.Class})
 		}
-		b.found(Lane{Type: t, Priority: n.Priority, Class: n.Class})
 	}
 }
 

@@ -44,23 +44,12 @@ const (
 	freeClasses = 64
 )
 
-// nonLocalRowsMayHaveCome notes that non-local rows may have become pending.
-func (b *Backlog) nonLocalRowsMayHaveCome() {
-	b.nonLocal.epoch++
-	b.nonLocal.pending = true
-}
-
 // leaveToOwner makes a type read its non-local lanes OwnerGrace after a row of theirs was
 // seen.
 func (b *Backlog) leaveToOwner(t slotindex.TypeID, since int64) {
-	k, n := b.types[t], &b.nonLocal
 	ms := floorMS(since+OwnerGrace.Microseconds()) + 1
-	if k.dueAt == 0 || ms < k.dueAt {
-		k.dueAt = ms
-	}
-	if n.dueAt == 0 || ms < n.dueAt {
-		n.dueAt = ms
-	}
+	earliest(&b.types[t].dueAt, ms)
+	earliest(&b.nonLocal.dueAt, ms)
 }
 
 // readNonLocalAgain makes a type read its non-local lanes once more, after the pause.
@@ -90,7 +79,7 @@ func (b *Backlog) nonLocalRound(pause bool) bool {
 	if n.types == 0 {
 		return false
 	}
-	if n.dueAt != 0 && b.clock.passed(n.dueAt, b.now) {
+	if b.passed(n.dueAt) {
 		n.dueAt, n.pending = 0, true
 	}
 	if n.pending && !pause {
@@ -161,9 +150,9 @@ func (b *Backlog) askNonLocal() {
 // capacity. Local rows that are read at the same time are placed first.
 func (b *Backlog) idleReadDue(t slotindex.TypeID) bool {
 	k, n := b.types[t], &b.nonLocal
-	due := k.dueAt != 0 && b.clock.passed(k.dueAt, b.now)
-	if k.dueAt != 0 && !due && (n.dueAt == 0 || k.dueAt < n.dueAt) {
-		n.dueAt = k.dueAt
+	due := b.passed(k.dueAt)
+	if k.dueAt != 0 && !due {
+		earliest(&n.dueAt, k.dueAt)
 	}
 	return (due || k.idleRead != n.epoch) && k.waiting == 0 && b.index.HasFree(t)
 }

@@ -31,8 +31,8 @@ func (b *Backlog) ListenerChanged(on bool) {
 // hand.
 func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 	b.gate.count(b.now)
-	t, ok := b.index.Lookup(n.Type)
-	if !ok || int(t) >= len(b.types) || !b.types[t].known {
+	t, known := b.lookup(n.Type)
+	if !known {
 		return // the lanes are scanned when the type appears
 	}
 	if !b.types[t].share.Owns(n.Key.ID) {
@@ -52,7 +52,7 @@ func (b *Backlog) RowNotified(n *contract.RowNotification, claimable bool) {
 // RowAdmitted handles the admission of a row that is not in hand. The row may be before the cursor, because jobs
 // are not admitted in the order of the lane.
 func (b *Backlog) RowAdmitted(n *contract.RowNotification) {
-	if t, ok := b.index.Lookup(n.Type); ok && int(t) < len(b.types) {
+	if t, known := b.lookup(n.Type); known {
 		b.PutBack(Lane{Type: t, Priority: n.Priority, Class: n.Class}, n.Key)
 	}
 }

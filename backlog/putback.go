@@ -92,12 +92,12 @@ func (b *Backlog) GivenBack() {
 	b.scanReturned()
 }
 
-func (b *Backlog) scanReturned() { b.schedule.scanAfter(b.now.After(returnPause)) }
+func (b *Backlog) scanReturned() { earliest(&b.schedule.scanAt, b.now.After(returnPause)) }
 
 // Delayed notes that a row is pending again and due after a delay from now.
 func (b *Backlog) Delayed(delay time.Duration) {
 	b.schedule.expect((b.DBNow() + delay.Milliseconds()) * 1000)
 	if delay < shortDelay { // the cursor may have passed the row's place before the row was there
-		b.schedule.scanAfter(b.now.After(delay).After(returnPause))
+		earliest(&b.schedule.scanAt, b.now.After(delay).After(returnPause))
 	}
 }

@@ -66,7 +66,8 @@ const (
 func (b *Backlog) RowsMayHaveCome() {
 	b.schedule.epoch++
 	b.round.start()
-	b.nonLocalRowsMayHaveCome()
+	b.nonLocal.epoch++
+	b.nonLocal.pending = true
 }
 
 // scanSoon notes that rows may have become pending anywhere, also before the cursors:
@@ -76,20 +77,15 @@ func (b *Backlog) scanSoon() {
 	b.RowsMayHaveCome()
 }
 
-// scanAfter plans a full scan for a row that becomes pending again at a place before
-// a cursor.
-func (s *schedule) scanAfter(at timing.Instant) {
-	if s.scanAt == 0 || at < s.scanAt {
-		s.scanAt = at
+// earliest makes t the value of at, unless at is earlier; 0 = none.
+func earliest[T ~int64](at *T, t T) {
+	if *at == 0 || t < *at {
+		*at = t
 	}
 }
 
 // expect notes when a row that is not due yet will be due.
-func (s *schedule) expect(runAt int64) {
-	if ms := floorMS(runAt) + 1; s.dueAt == 0 || ms < s.dueAt {
-		s.dueAt = ms
-	}
-}
+func (s *schedule) expect(runAt int64) { earliest(&s.dueAt, floorMS(runAt)+1) }
 
 // becomeActive ends the longer pauses between idle polls.
 func (b *Backlog) becomeActive() {
@@ -111,7 +107,7 @@ func (b *Backlog) checkTimes() {
 	if b.fetch.outstanding() {
 		return
 	}
-	due := s.dueAt != 0 && b.clock.passed(s.dueAt, b.now)
+	due := b.passed(s.dueAt)
 	if due {
 		s.dueAt = 0
 	}
