@@ -128,12 +128,12 @@ func TestDispatcherIsDeclaredLostAfterItsUnansweredClaims(t *testing.T) {
 			observed := silent(t, other, run)
 			res, err := other.Heartbeat(t.Context(), observed)
 			require.NoError(t, err)
-			require.False(t, res.Lost, "not lost while its claim is in flight")
+			require.Zero(t, res.Waiting&contract.DispatcherLost, "not lost while its claim is in flight")
 
 			exec(t, inFlight, `COMMIT`)
 			res, err = other.Heartbeat(t.Context(), observed)
 			require.NoError(t, err)
-			require.True(t, res.Lost)
+			require.NotZero(t, res.Waiting&contract.DispatcherLost)
 			require.Equal(t, 1, release(t, other))
 		})
 	}
@@ -203,7 +203,7 @@ func TestClaimRepeatedUnderContentionChecksTheLeaseAgain(t *testing.T) {
 	require.ErrorContains(t, err, "lock timeout")
 	res, err := other.Heartbeat(t.Context(), silent(t, other, run))
 	require.NoError(t, err)
-	require.True(t, res.Lost, "the failed claim holds no lock")
+	require.NotZero(t, res.Waiting&contract.DispatcherLost, "the failed claim holds no lock")
 	require.Zero(t, release(t, other))
 	n, err := send("claim-contended")
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestSweepReleasesRowsWithoutARecord(t *testing.T) {
 	require.Equal(t, 1, sweep())
 	require.Equal(t, 1, release(t, s))
 	require.Zero(t, sweep())
-	require.False(t, beat().Lost)
+	require.Zero(t, beat().Waiting&contract.DispatcherLost)
 }
 
 func TestHeartbeatRemovesTheRecordsOfEndedClaims(t *testing.T) {

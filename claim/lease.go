@@ -238,7 +238,9 @@ func meet(res *contract.HeartbeatResult, rows [][5]int64) {
 		if r[3] == 1 {
 			res.Others = append(res.Others, contract.Heard{ID: int32(r[0]), BeatAt: r[1], Lease: time.Duration(r[2]) * time.Microsecond})
 		}
-		res.Lost = res.Lost || r[4] == 1
+		if r[4] == 1 {
+			res.Waiting |= contract.DispatcherLost
+		}
 	}
 }
 

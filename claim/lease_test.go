@@ -48,7 +48,7 @@ func TestDispatcherThatSentAHeartbeatMeanwhileIsNotLost(t *testing.T) {
 		require.NoError(t, err)
 		res, err := s.Heartbeat(t.Context(), observed)
 		require.NoError(t, err)
-		require.False(t, res.Lost)
+		require.Zero(t, res.Waiting&contract.DispatcherLost)
 	})
 }
 
@@ -69,12 +69,12 @@ func TestStepOfTheDatabaseClockMakesNoDispatcherLost(t *testing.T) {
 		exec(t, db, `UPDATE dispatcherd.dispatchers SET beat_at = now() `+step+` WHERE id = $1`, id)
 		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
-		require.False(t, res.Lost, step)
+		require.Zero(t, res.Waiting&contract.DispatcherLost, step)
 		take(t, other, dispatcherd.JobID(job+1))
 	}
 	res, err := s.Heartbeat(t.Context(), silent(t, s, id))
 	require.NoError(t, err)
-	require.True(t, res.Lost)
+	require.NotZero(t, res.Waiting&contract.DispatcherLost)
 	require.Equal(t, 2, release(t, s))
 }
 
@@ -112,7 +112,7 @@ func TestDispatcherJoinsAgainAfterAnEarlierStateWasRestored(t *testing.T) {
 				require.Equal(t, dispatcherd.Running, row(t, db, 1).Status, "the other process holds the row")
 				return
 			}
-			require.True(t, beat(12, 0).Lost)
+			require.NotZero(t, beat(12, 0).Waiting&contract.DispatcherLost)
 			release(t, s)
 			_, err = s.Sweep(t.Context()) // the records of claims may be missing, too
 			require.NoError(t, err)

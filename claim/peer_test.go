@@ -292,7 +292,7 @@ func TestPeer_B14_DispatcherIsDeletedAfterItsRowsAreReleased(t *testing.T) {
 	}
 	res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 	require.NoError(t, err)
-	require.False(t, res.Lost)
+	require.Zero(t, res.Waiting&contract.DispatcherLost)
 }
 
 // Correctness does not depend on locks of a session, so the loss of a session

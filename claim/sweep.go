@@ -16,7 +16,7 @@ const slowTimeout = 2 * time.Minute
 const whyReleased = "the dispatcher that ran it was lost"
 
 // Release makes the jobs of lost dispatchers pending again, and returns how many. An error for one dispatcher does not stop the
-// work for the others. Call Release when contract.HeartbeatResult.Lost is set.
+// work for the others. Call Release when a heartbeat has found contract.DispatcherLost.
 func (s *Store) Release(ctx context.Context) (released int, err error) {
 	err = s.sweep.do(ctx, OpSweep, func(c Session) (int, error) {
 		lost, err := lostDispatchers(c)

@@ -91,7 +91,7 @@ func TestHeartbeatFindsThatADispatcherAsks(t *testing.T) {
 	asked := func() bool {
 		res, err := s.Heartbeat(t.Context(), contract.HeartbeatRequest{})
 		require.NoError(t, err)
-		return res.Found()&contract.WatchAsked != 0
+		return res.Waiting&contract.WatchAsked != 0
 	}
 	require.False(t, asked())
 	exchange(1, `{}`, false)

@@ -117,7 +117,9 @@ func (s *Statement) declareLost() (lost []int32) {
 			lost = append(lost, id)
 		}
 	}
-	s.Heartbeat.Lost = len(lost) > 0
+	if len(lost) > 0 {
+		s.Heartbeat.Waiting |= contract.DispatcherLost
+	}
 	return lost
 }
 

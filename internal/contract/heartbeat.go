@@ -48,8 +48,6 @@ type HeartbeatResult struct {
 	// Unheld lists rows that ran under this dispatcher in the table only. This heartbeat
 	// made them pending.
 	Unheld []dispatcherd.JobID
-	// Lost says that jobs of lost dispatchers wait for a release, and these dispatchers for a sweep.
-	Lost bool
 	// Cancels lists jobs that run under this dispatcher and must be cancelled.
 	Cancels []dispatcherd.JobID
 	// Others are the other dispatchers that are not lost, in the order of their ids.
@@ -62,19 +60,12 @@ type HeartbeatResult struct {
 	EditsRead int64
 	// Controls changes when operators have changed controls.
 	Controls int64
-	// Waiting are the topics for which there are rows that a service must handle. EndsWait only says that there may be some: a heartbeat
+	// Waiting are the topics for which there are rows that a service must handle. DispatcherLost says that jobs of lost dispatchers wait
+	// for a release, and these dispatchers for a sweep. EndsWait only says that there may be some: a heartbeat
 	// looks at the size of the table, because a snapshot that another session holds keeps many deleted rows, which a read would have to skip.
 	Waiting Topics
 	// Clock is the database clock, and ClockRead the local time at which it was read.
 	Clock, ClockRead time.Time
 	// Shares are this dispatcher's shares, for types that other dispatchers support, too.
 	Shares map[string]Share
-}
-
-// Found returns the topics for which the heartbeat has found work.
-func (r *HeartbeatResult) Found() Topics {
-	if r.Lost {
-		return r.Waiting | DispatcherLost
-	}
-	return r.Waiting
 }

@@ -84,7 +84,7 @@ func (h *heartbeats) run(ctx context.Context) {
 				h.services.Wake(contract.ControlsChanged)
 			}
 			h.services.Beat(background.Beat{
-				Term: res.Term, Clock: res.Clock, Read: res.ClockRead, Others: res.Others, Found: res.Found(), Outage: failing,
+				Term: res.Term, Clock: res.Clock, Read: res.ClockRead, Others: res.Others, Found: res.Waiting, Outage: failing,
 			})
 			h.answered(ctx, res)
 		case !failing: // only the first failure is logged; the log "Postgres answers again" reports the end

@@ -99,7 +99,7 @@ func (r *routine) wake(topics contract.Topics) {
 func (r *routine) beat(result *contract.HeartbeatResult) {
 	h := r.host
 	read := time.Unix(0, 0).Add(h.beatBegun + (h.time()-h.beatBegun)/2)
-	if r.turn.Beat(background.Beat{Term: result.Term, Clock: result.Clock, Read: read, Others: result.Others, Found: result.Found()}) {
+	if r.turn.Beat(background.Beat{Term: result.Term, Clock: result.Clock, Read: read, Others: result.Others, Found: result.Waiting}) {
 		r.cancel()
 	}
 	r.changed()
