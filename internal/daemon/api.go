@@ -191,7 +191,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Outage:         d.reports.statements.outage,
 		CutOff:         d.listeners.cutOff.Load,
 		Stopping:       d.ending.stopping,
-		Others:         func() map[string]int { return d.heartbeats.otherSlots() },
+		Others:         d.heartbeats.otherSlots,
 		ReconnectGrace: d.cfg.Core.ReconnectGrace,
 		UploadWait:     d.cfg.API.BodyTimeout,
 		Uploads:        d.cfg.API.Connections - 2,

@@ -8,9 +8,9 @@ import (
 	"github.com/dispatcherd/dispatcherd/workerproto"
 )
 
-// burstSeconds is how many seconds of connections a user may open at once. After a restart
-// of the dispatcher all workers of a host reconnect at the same time.
-const burstSeconds = 2
+// burst is the allowance of a user who has not connected for a while. After a restart of the dispatcher all workers of a host
+// reconnect at the same time.
+const burst = 2 * time.Second
 
 // maxUsers bounds the users and addresses that are counted at the same time. On a Unix socket only a process that may
 // change its user id can reach the bound. Further users are then rejected.
@@ -18,16 +18,14 @@ const maxUsers = 16_384
 
 // connectionLimit counts the connections of each user.
 type connectionLimit struct {
-	gap   time.Duration // time that one connection takes from the user's allowance
-	burst time.Duration // allowance of a user who has not connected for a while
+	gap time.Duration // time that one connection takes from the user's allowance
 	// paid says for each user or network when the allowance is complete again. Users whose time has
 	// passed need no entry.
 	paid map[string]time.Time
 }
 
 func newConnectionLimit(perSecond int) *connectionLimit {
-	gap := time.Second / time.Duration(perSecond)
-	return &connectionLimit{gap: gap, burst: burstSeconds * time.Second, paid: map[string]time.Time{}}
+	return &connectionLimit{gap: time.Second / time.Duration(perSecond), paid: map[string]time.Time{}}
 }
 
 // admit reports whether the user may open a connection now, and counts it if so.
@@ -42,7 +40,7 @@ func (l *connectionLimit) admit(user string, now time.Time) bool {
 	if at.Before(now) {
 		at = now
 	}
-	if at = at.Add(l.gap); at.Sub(now) > l.burst {
+	if at = at.Add(l.gap); at.Sub(now) > burst {
 		return false
 	}
 	l.paid[user] = at

@@ -190,6 +190,7 @@ func socketFailure(err error) error {
 // after the services have ended.
 func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 	d.cfg.Core.DrainOnViolation = true
+	d.heartbeats = &heartbeats{Daemon: d, lease: lease, adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1)}
 	d.loop = actor.NewActor(actor.New(d.cfg.Core), d.observer())
 	d.cfg.Workers.Permit = d.permit
 	if d.listeners.visitors.current().gated() { // otherwise a connection over TCP counts from its begin
@@ -221,7 +222,6 @@ func (d *Daemon) construct(ctx context.Context, lease *lease) (undo func()) {
 		return planner.Types()
 	}
 	d.constructAdmission()
-	d.heartbeats = &heartbeats{Daemon: d, lease: lease, adopted: make(chan struct{}, 1), connected: make(chan struct{}, 1)}
 	upkeep := &maintenance{Daemon: d}
 	upkeep.createPartitions(ctx)
 	d.statements = &statements{

@@ -66,10 +66,7 @@ func nameOn(boot string, file *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, known := info.Sys().(*syscall.Stat_t)
-	if boot == "" || !known {
-		return "", nil
-	}
+	s := info.Sys().(*syscall.Stat_t) // on each system on which the daemon runs
 	return fmt.Sprintf("%s %d %d", boot, s.Dev, s.Ino), nil
 }
 

@@ -31,8 +31,8 @@ type Log struct {
 	written uint64 // entries appended so far
 }
 
-// New returns an empty log of at least one entry.
-func New(entries int) *Log { return &Log{entries: make([]Entry, max(entries, 1))} }
+// New returns an empty log of a number of entries, at least one.
+func New(entries int) *Log { return &Log{entries: make([]Entry, entries)} }
 
 // Append copies decisions into the log.
 func (l *Log) Append(at time.Time, decisions []actor.Decision) {
