@@ -2,6 +2,7 @@ package joins
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -56,9 +57,13 @@ const (
 	FROM dispatcherd.batches b WHERE b.id = $1 AND b.ended_at IS NULL ORDER BY batch DESC LIMIT 1) l`
 )
 
-// read decodes the JSON document of a statement.
+// read decodes the JSON document of a statement. A program may use database/sql, which does not decode documents as pgx does.
 func (j Joins) read(ctx context.Context, into any, sql string, args ...any) error {
-	return refused(j.DB.QueryRow(ctx, sql, args...).Scan(into))
+	var text []byte
+	if err := j.DB.QueryRow(ctx, sql, args...).Scan(&text); err != nil {
+		return refused(err)
+	}
+	return json.Unmarshal(text, into)
 }
 
 // List returns a page of batches and flows, the newest first.
