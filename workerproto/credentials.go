@@ -72,22 +72,18 @@ func (c *Credentials) Check() error {
 }
 
 // config returns the settings of a connection with TLS.
-func (c *Credentials) config(target, protocol string) (*tls.Config, error) {
+func (c *Credentials) config(target, protocol string) (config *tls.Config, err error) {
 	host, _, _ := net.SplitHostPort(target) // ParseAddresses has checked it
-	config := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{protocol}, DynamicRecordSizingDisabled: true}
+	config = &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{protocol}, DynamicRecordSizingDisabled: true}
 	if c.CA != "" {
-		pool, err := ReadCA(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
-		}
-		config.RootCAs = pool
+		config.RootCAs, err = ReadCA(c.CA)
 	}
-	if c.Cert != "" || c.Key != "" {
-		pair, err := ReadPair(c.Cert, c.Key)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	if err == nil && c.Cert+c.Key != "" {
+		config.Certificates = make([]tls.Certificate, 1)
+		config.Certificates[0], err = ReadPair(c.Cert, c.Key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	return config, nil
 }

@@ -96,10 +96,11 @@ func NewCallerDecoder() *Decoder[CallerFrame] { return &Decoder[CallerFrame]{fra
 
 // NewDispatcherDecoder returns a decoder of the frames that a dispatcher sends to a caller or to a worker.
 func NewDispatcherDecoder(toCaller bool) *Decoder[DispatcherFrame] {
+	d := &Decoder[DispatcherFrame]{frames: framesToWorker}
 	if toCaller {
-		return &Decoder[DispatcherFrame]{frames: framesToCaller}
+		d.frames = framesToCaller
 	}
-	return &Decoder[DispatcherFrame]{frames: framesToWorker}
+	return d
 }
 
 // Decode decodes one line, with or without its newline. The code of an error is

@@ -45,7 +45,14 @@ func (m *Job) members(c *codec) {
 	symbol(c, "type", &m.Type, unbounded, required)
 	mode := m.Mode.String()
 	if symbol(c, "mode", &mode, maxSymbol, always) {
-		m.setMode(c, mode)
+		switch mode {
+		case "", queued:
+			m.Mode = dispatcherd.Queued
+		case "on_demand":
+			m.Mode = dispatcherd.OnDemand
+		default:
+			c.bad("field \"mode\" must be queued or on_demand")
+		}
 	}
 	c.raw("payload", &m.Payload, optional)
 	integer(c, "fence", &m.Fence, optional)
@@ -55,14 +62,3 @@ func (m *Job) members(c *codec) {
 }
 
 const queued = "queued"
-
-func (m *Job) setMode(c *codec, mode string) {
-	switch mode {
-	case "", queued:
-		m.Mode = dispatcherd.Queued
-	case "on_demand":
-		m.Mode = dispatcherd.OnDemand
-	default:
-		c.bad("field \"mode\" must be queued or on_demand")
-	}
-}

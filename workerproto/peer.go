@@ -1,8 +1,8 @@
 package workerproto
 
 import (
+	"fmt"
 	"net"
-	"strconv"
 )
 
 // Peer identifies the process at the other end of a connection. On a Unix socket the kernel
@@ -46,7 +46,7 @@ func (p Peer) User() string {
 	case p.Certificate != "":
 		return "cert " + p.Certificate
 	case p.UID >= 0:
-		return "uid " + strconv.Itoa(p.UID)
+		return fmt.Sprintf("uid %d", p.UID)
 	}
 	return ""
 }
@@ -61,7 +61,7 @@ func (p Peer) String() string {
 	case p.Address != "":
 		return "the unknown user at " + p.Address
 	}
-	return "uid " + strconv.Itoa(p.UID) + ", gid " + strconv.Itoa(p.GID)
+	return fmt.Sprintf("uid %d, gid %d", p.UID, p.GID)
 }
 
 var unknownPeer = Peer{UID: -1, GID: -1, PID: -1}

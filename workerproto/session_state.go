@@ -2,7 +2,6 @@ package workerproto
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -165,10 +164,10 @@ func (m *sessionState) checkTypes(sl *Slot) *Error {
 	}
 	for i, t := range sl.Types {
 		if err := dispatcherd.CheckType(t); err != nil {
-			return Complain(BadSlot, "slot %d: %v (%s)", sl.Number, err, strconv.Quote(truncate(t, maxSymbol)))
+			return Complain(BadSlot, "slot %d: %v (%q)", sl.Number, err, truncate(t, maxSymbol))
 		}
 		if i > 0 && t == sl.Types[i-1] {
-			return Complain(BadSlot, "slot %d names type %s twice", sl.Number, strconv.Quote(t))
+			return Complain(BadSlot, "slot %d names type %q twice", sl.Number, t)
 		}
 		if m.limits.Permit != nil {
 			if objection := m.limits.Permit(m.peer, t); objection != "" {
