@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -77,12 +76,12 @@ func (p *Program) Handle(ctx context.Context, job *Job) (any, error) {
 	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
 	cmd.Dir = p.Dir
 	cmd.Env = append(p.environment(),
-		"DISPATCHERD_JOB_ID="+strconv.FormatInt(int64(job.ID), 10),
+		fmt.Sprintf("DISPATCHERD_JOB_ID=%d", job.ID),
 		"DISPATCHERD_JOB_TOKEN="+job.Token,
 		"DISPATCHERD_TYPE="+job.Type,
-		"DISPATCHERD_ATTEMPT="+strconv.FormatInt(int64(job.Attempt), 10))
+		fmt.Sprintf("DISPATCHERD_ATTEMPT=%d", job.Attempt))
 	if job.Fence > 0 {
-		cmd.Env = append(cmd.Env, "DISPATCHERD_FENCE="+strconv.FormatInt(job.Fence, 10))
+		cmd.Env = append(cmd.Env, fmt.Sprintf("DISPATCHERD_FENCE=%d", job.Fence))
 	}
 	if job.Traceparent != "" {
 		cmd.Env = append(cmd.Env, "TRACEPARENT="+job.Traceparent)
@@ -196,11 +195,6 @@ func (b *limitedBuffer) result() (any, error) {
 	return strings.TrimSuffix(b.kept.String(), "\n"), nil
 }
 
-// text returns s without bytes that JSON or a text column cannot represent.
-func text(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
-}
-
 // tail keeps the last limit bytes.
 type tail struct {
 	kept  []byte
@@ -220,5 +214,5 @@ func (t *tail) String() string {
 	for i := 0; i < 3 && len(b) > 0 && len(t.kept) == t.limit && b[0]&0xC0 == 0x80; i++ {
 		b = b[1:]
 	}
-	return text(strings.TrimSpace(string(b)))
+	return strings.TrimSpace(string(b))
 }

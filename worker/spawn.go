@@ -130,10 +130,6 @@ type spawns struct {
 	waiting map[int64]chan *workerproto.Spawned // by number; the channels have room for the answer
 }
 
-func newSpawns() spawns {
-	return spawns{open: make(chan struct{}, dispatcherd.MaxOpenSpawns), waiting: map[int64]chan *workerproto.Spawned{}}
-}
-
 // beginSpawn assigns a number to a frame and returns the connection that it must be sent
 // on, or nil if there is none. If this connection ends later, disconnected answers the spawn.
 func (w *Worker) beginSpawn(e *execution, f *workerproto.Spawn) (<-chan *workerproto.Spawned, *workerproto.Conn) {

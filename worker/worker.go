@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -55,11 +56,8 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "worker"
-		}
-		o.Name = fmt.Sprintf("%.100s-%d", host, os.Getpid())
+		host, _ := os.Hostname() // "" if it is not known
+		o.Name = fmt.Sprintf("%.100s-%d", cmp.Or(host, "worker"), os.Getpid())
 	}
 	o.Grace = positive(o.Grace, 30*time.Second)
 	o.Abandon = positive(o.Abandon, 10*time.Second)
@@ -134,7 +132,7 @@ func New(opts Options) *Worker {
 		slots:     make(map[int32]*slot),
 		idle:      idle,
 		closeIdle: sync.OnceFunc(func() { close(idle) }),
-		spawns:    newSpawns(),
+		spawns:    spawns{open: make(chan struct{}, dispatcherd.MaxOpenSpawns), waiting: map[int64]chan *workerproto.Spawned{}},
 	}
 }
 
