@@ -168,8 +168,9 @@ func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	defer func() { _ = res.Body.Close() }() // the body was read
-	a := answerIn(res.Header)
+	defer func() { _ = res.Body.Close() }()                              // the body was read
+	id, _ := strconv.ParseInt(res.Header.Get("Dispatcherd-Job"), 10, 64) // 0 if there is none
+	a := Answer{Job: dispatcherd.JobID(id), Via: res.Header.Get("Dispatcherd-Via"), Worker: res.Header.Get("Dispatcherd-Worker")}
 	a.Result, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -178,12 +179,6 @@ func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	return a, nil
-}
-
-// answerIn returns what the headers of an answer say.
-func answerIn(h http.Header) Answer {
-	id, _ := strconv.ParseInt(h.Get("Dispatcherd-Job"), 10, 64) // 0 if there is none
-	return Answer{Job: dispatcherd.JobID(id), Via: h.Get("Dispatcherd-Via"), Worker: h.Get("Dispatcherd-Worker")}
 }
 
 // Event is one event of a request.

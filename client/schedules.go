@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -75,7 +76,7 @@ func (s Schedules) Remove(ctx context.Context, name string) error {
 // RemoveVersion is Remove for a result of Get with this version. It fails with TypeConflict if the schedule was edited or
 // deleted after it was read.
 func (s Schedules) RemoveVersion(ctx context.Context, name string, version int64) error {
-	return s.change(ctx, http.MethodDelete, name, "?version="+strconv.FormatInt(version, 10))
+	return s.change(ctx, http.MethodDelete, name, fmt.Sprintf("?version=%d", version))
 }
 
 // Pause pauses a schedule. No occasion is missed meanwhile.
