@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 
 	"github.com/dispatcherd/dispatcherd"
@@ -94,15 +93,12 @@ func (h *Handler) bodyError(err error) error {
 // isJSON reports whether the declared media type is JSON in UTF-8. It also accepts the
 // media type of forms, because curl declares it by default.
 func isJSON(r *http.Request) bool {
-	t := r.Header.Get("Content-Type")
-	if t == "" || t == "application/json" {
-		return true
+	t, parameters, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), rest.JSON))
+	switch strings.ToLower(parameters["charset"]) {
+	case "", "utf-8", "us-ascii": // RFC 8259 requires UTF-8
+		return err == nil && (t == rest.JSON || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
 	}
-	t, parameters, err := mime.ParseMediaType(t)
-	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
-		return false // RFC 8259 requires UTF-8
-	}
-	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json") || t == "application/x-www-form-urlencoded")
+	return false
 }
 
 // Span is a duration in JSON: a number of seconds, or a string such as "1.5s".
@@ -146,8 +142,8 @@ type requestBody struct {
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// parseRequest reads and checks a request.
-func (h *Handler) parseRequest(body []byte) (o ondemand.Request, err error) {
+// parseRequest reads and checks a request with an Idempotency-Key; "" = none.
+func (h *Handler) parseRequest(body []byte, key string) (o ondemand.Request, err error) {
 	var q requestBody
 	if err := rest.Decode(body, &q); err != nil {
 		return o, err
@@ -161,14 +157,12 @@ func (h *Handler) parseRequest(body []byte) (o ondemand.Request, err error) {
 		Durable:      q.Durable != nil && *q.Durable,
 		LocalOnly:    q.Durable != nil && !*q.Durable,
 		CoalesceKey:  q.CoalesceKey,
+		Key:          key,
 		Expected:     given(q.ExpectedMS, time.Millisecond),
 		Traceparent:  q.Traceparent,
 	}
 	if q.Keys != nil {
-		if o.Keys = *q.Keys; o.Keys == "" {
-			_, err := permits.Parse("")
-			return o, rest.InvalidRequest.Of(err.Error())
-		}
+		o.Keys = cmp.Or(*q.Keys, " ") // no keys, which Check refuses
 	}
 	if err := h.requests.Check(&o); err != nil {
 		return o, err
@@ -246,8 +240,6 @@ func payloadLine(payload []byte) ([]byte, error) {
 		return payload, nil
 	}
 	var line bytes.Buffer
-	if err := json.Compact(&line, payload); err != nil {
-		return nil, rest.InvalidRequest.Of("the payload is not JSON")
-	}
-	return line.Bytes(), nil
+	err := json.Compact(&line, payload)
+	return line.Bytes(), err
 }

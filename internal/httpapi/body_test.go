@@ -53,7 +53,7 @@ func TestReadingARequestAllocatesLittle(t *testing.T) {
 	h, _, _ := testHandler(t, nil)
 	body := []byte(`{"type":"pdf","payload":{"text":"x"}}`)
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		_, err := h.parseRequest(body)
+		_, err := h.parseRequest(body, "")
 		require.NoError(t, err)
 	}), 9.0)
 }
@@ -90,7 +90,7 @@ func TestReasonsOfLongBodiesAreShort(t *testing.T) {
 		`{"type":"x","timeout":"` + strings.Repeat("9", 900_000) + `"}`,
 		strings.Repeat("9", 900_000),
 	} {
-		_, err := h.parseRequest([]byte(body))
+		_, err := h.parseRequest([]byte(body), "")
 		require.Error(t, err)
 		require.Less(t, len(err.Error()), 300)
 	}

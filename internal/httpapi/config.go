@@ -43,9 +43,3 @@ func DefaultConfig() Config {
 // read yet. The first bytes of each do not count, because the limit of connections bounds them. The limit
 // is never smaller than what the only user needs for the largest permitted body.
 func (c Config) BodiesLimit() int64 { return max(c.MaxBodies, int64(quota.For(c.MaxPayload))) }
-
-// limits returns the limits of package ondemand.
-func (c Config) limits() ondemand.Limits {
-	c.MaxBodies = c.BodiesLimit()
-	return c.Limits
-}

@@ -343,5 +343,5 @@ func testHandler(t testing.TB, change func(*Config)) (*Handler, *fake, *counts) 
 // replaceBackend replaces the backend of a handler.
 func replaceBackend(h *Handler, b Backend) {
 	h.backend = b
-	h.requests = ondemand.New(h.cfg.limits(), b, h.obs.Refused)
+	h.requests = ondemand.New(h.cfg.Limits, b, h.obs.Refused)
 }

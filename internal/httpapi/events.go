@@ -28,7 +28,6 @@ func (h *Handler) newSSE(w http.ResponseWriter) *sse {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would buffer events
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	w.WriteHeader(http.StatusOK)
 	return s
 }
@@ -68,11 +67,14 @@ func (h *Handler) streamRequest(w http.ResponseWriter, r *http.Request, f *ondem
 	if err != nil {
 		return err
 	}
-	if v.Refused() {
-		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
+	if err := f.Refusal(&v); err != nil {
+		return err
 	}
 	rest.NameRow(w.Header(), v.Job, f.Via())
 	out := h.newSSE(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	v, a, err := f.Follow(r.Context(), v, time.Tick(h.cfg.Heartbeat), func(v *ondemand.View) error {
 		h.sendEvents(out, v)
 		if len(v.Events)+v.Missed == 0 && f.Answer(v) == nil {

@@ -46,7 +46,7 @@ func FuzzRequest(f *testing.F) {
 	f.Cleanup(h.Close)
 	f.Fuzz(func(t *testing.T, body, accept, prefer, key string) {
 		p.fake, p.asked = newFake(), nil
-		h.requests = ondemand.New(cfg.limits(), p, func(Bound) {}) // drops the answers that were kept for the previous input
+		h.requests = ondemand.New(h.cfg.Limits, p, func(Bound) {}) // drops the answers that were kept for the previous input
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/requests", strings.NewReader(body))
 		r.Header = http.Header{"Accept": {accept}, "Prefer": {prefer}}
 		if key != "" {

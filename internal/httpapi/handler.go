@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,6 +91,7 @@ type Handler struct {
 
 // New returns a handler. metrics serves /metrics.
 func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handler {
+	cfg.MaxBodies = cfg.BodiesLimit()
 	h := &Handler{
 		cfg:           cfg,
 		backend:       backend,
@@ -99,7 +100,7 @@ func New(cfg Config, backend Backend, obs Observer, metrics http.Handler) *Handl
 		rejections:    make(chan struct{}, rejectionsAtOnce),
 		longestUpload: longestUpload,
 	}
-	h.requests = ondemand.New(cfg.limits(), backend, obs.Refused)
+	h.requests = ondemand.New(cfg.Limits, backend, obs.Refused)
 	h.routes = h.allRoutes(metrics)
 	for _, r := range h.routes {
 		h.mux.HandleFunc(r.Method+" "+r.Path, h.observed(r))
@@ -173,7 +174,7 @@ func (h *Handler) observed(rt rest.Route) http.HandlerFunc {
 		rec := recorder{ResponseWriter: w, h: h, user: userOf(r), status: http.StatusOK}
 		defer h.surviveOn(name, began)
 		wrong := ""
-		if strict && r.URL.RawQuery != "" {
+		if strict {
 			wrong = wrongQuery(r.URL.RawQuery, parameters)
 		}
 		if wrong == "" && bodyless && r.ContentLength != 0 { // parameters in a body must not be ignored
@@ -271,7 +272,7 @@ func problemOf(err error) *rest.Problem {
 		p.Matching = &count.Have
 		return p
 	case errors.As(err, &long):
-		return rest.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted")
+		return rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted", long.Limit))
 	case errors.As(err, &refusal):
 		return refusal.Kind.Of(err.Error())
 	}

@@ -73,13 +73,6 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 		return err
 	}
 	id, r := q.ID, call.Request
-	if r.Method == http.MethodHead {
-		if _, err := h.permittedRow(call, id); err != nil {
-			return err
-		}
-		h.newSSE(w)
-		return nil
-	}
 	watch := &jobWatch{changed: make(chan struct{}, 1), reports: h.requests.NewEvents(userOf(r))}
 	defer watch.close()
 	stop := h.backend.Watch(id, watch)
@@ -89,6 +82,9 @@ func (h *Handler) getJobEvents(w http.ResponseWriter, call *rest.Request) error 
 		return err
 	}
 	statuses := statusLine{out: h.newSSE(w), sent: r.Header.Get("Last-Event-ID")}
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	beat := time.Tick(h.cfg.Heartbeat)
 	for {
 		// The reports are taken after the row was read, so an ended row has no further ones. Those of an attempt that the row did

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
@@ -45,16 +45,15 @@ type Uploaded struct {
 // postJobs inserts one job, or a stream of jobs with one job per line.
 func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 	var q insertion
-	r, wrong := call.Request, call.Parse(&q)
+	r := call.Request
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	refused := withoutKey(w, r)
+	if refused == nil {
+		refused = call.Parse(&q)
+	}
 	switch {
-	case len(r.Header.Values("Idempotency-Key")) > 0: // ignoring it could insert the job twice
-		endBody(w, r, false)
-		return rest.InvalidRequest.Of(
-			"an insert takes no Idempotency-Key, because a repeated insert adds another job; POST /v1/requests takes a key",
-		)
-	case wrong != nil:
-		return wrong
+	case refused != nil:
+		return refused
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl" || kind == "application/json-lines"):
 		return h.uploadJobs(w, call, &q)
 	case !isJSON(r):
@@ -63,7 +62,7 @@ func (h *Handler) postJobs(w http.ResponseWriter, call *rest.Request) error {
 	}
 	body, held, err := h.readBody(w, r, int64(h.cfg.MaxPayload))
 	if long, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return rest.TooLarge.Of("at most " + strconv.FormatInt(long.Limit, 10) + " bytes are accepted for one job; " + howManyGo)
+		return rest.TooLarge.Of(fmt.Sprintf("at most %d bytes are accepted for one job; %s", long.Limit, howManyGo))
 	}
 	if err != nil {
 		return err
@@ -130,7 +129,7 @@ func (h *Handler) uploadJobs(w http.ResponseWriter, r *rest.Request, q *insertio
 		return err
 	}
 	if refused {
-		p := rest.BadLines.Of("bad lines: " + strconv.Itoa(report.Bad) + "; on_error=skip inserts the others")
+		p := rest.BadLines.Of(fmt.Sprintf("bad lines: %d; on_error=skip inserts the others", report.Bad))
 		p.Bad, p.Problems = report.Bad, report.Problems
 		return p
 	}

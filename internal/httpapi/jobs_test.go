@@ -61,7 +61,7 @@ func TestInsertWithIdempotencyKeyIsRejected(t *testing.T) {
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(rec, req)
 			require.Equal(t, http.StatusBadRequest, rec.Code, rec.Body)
-			require.Contains(t, rec.Body.String(), "an insert takes no Idempotency-Key")
+			require.Contains(t, rec.Body.String(), "/v1/jobs takes no Idempotency-Key")
 		}
 	}
 }

@@ -32,12 +32,8 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, guests bool, handle
 	go func() { ended <- h.serveFrames(ctx, frames, c) }()
 	err := h.serve(ctx, web, c, handler, errorLog)
 	_ = web.Close() // serve may have ended because net/http failed
-	return cmp.Or(err, ignoreClosed(<-ended))
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+	if failed := <-ended; !errors.Is(failed, net.ErrClosed) {
+		err = cmp.Or(err, failed)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -62,8 +63,17 @@ func (c caller) Permitted() func(typ string) bool {
 // Reveals implements rest.Caller.
 func (c caller) Reveals() bool { return may(c.r, MayReveal) }
 
-// Name implements rest.Caller.
-func (c caller) Name() string { return callerName(c.r) }
+// Name implements rest.Caller. It names the caller for the table: the user, or the name of the token.
+func (c caller) Name() string {
+	user := userOf(c.r)
+	switch kind, id, onSocket := strings.Cut(user, " "); {
+	case onSocket:
+		return "api: " + kind + "=" + id // uid=1001, cert=gpu-1
+	case user == "":
+		return "api"
+	}
+	return "api: token=" + user
+}
 
 // ReadBody implements rest.Caller.
 func (c caller) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, func(), error) {
@@ -86,10 +96,7 @@ func (h *Handler) permitRow(r *rest.Request, id dispatcherd.JobID) error {
 		return nil
 	}
 	if id.OnDemand() {
-		why, err := h.backend.Why(r.Context(), id)
-		if err == nil {
-			err = r.Permit(why.Type)
-		}
+		_, err := h.getWhy(r, &anyID{id})
 		return err
 	}
 	_, err := h.permittedRow(r, id)

@@ -40,15 +40,13 @@ func probe(w http.ResponseWriter, r *rest.Request, checks []Check, excluded []st
 			bad = append(bad, strings.TrimSpace(c.Name+" "+c.Info))
 		}
 	}
-	verbose := r.URL.Query().Has("verbose")
-	if bad != nil && !verbose {
-		return rest.Unavailable.Of("not ok: " + strings.Join(bad, ", ")).Retryable()
-	}
+	verbose, result := r.URL.Query().Has("verbose"), "ok"
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	result := "ok"
 	if bad != nil {
-		result = "not ok: " + strings.Join(bad, ", ")
+		if result = "not ok: " + strings.Join(bad, ", "); !verbose {
+			return rest.Unavailable.Of(result).Retryable()
+		}
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

@@ -28,8 +28,12 @@ func (h *Handler) postRequest(w http.ResponseWriter, call *rest.Request) error {
 		return err
 	}
 	defer body.Drop()
+	key, err := keyOf(r)
+	if err != nil {
+		return err
+	}
 	var o ondemand.Request
-	quota.Parse(userOf(r), len(text), func() { o, err = h.parseRequest(text) })
+	quota.Parse(userOf(r), len(text), func() { o, err = h.parseRequest(text, key) })
 	if err == nil {
 		err = call.Permit(o.Type)
 	}
@@ -37,9 +41,6 @@ func (h *Handler) postRequest(w http.ResponseWriter, call *rest.Request) error {
 		return err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the deadline of the request bounds the wait
-	if o.Key, err = keyOf(r); err != nil {
-		return err
-	}
 	o.User = userOf(r)
 	traced(r, &o)
 	o.Events, o.Later = stream, respondAsync.MatchString(strings.Join(r.Header.Values("Prefer"), ","))
@@ -91,7 +92,8 @@ func withoutKey(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	endBody(w, r, false)
-	return rest.InvalidRequest.Of(r.Method + " " + r.URL.Path + " takes no Idempotency-Key; POST /v1/requests takes a key")
+	return rest.InvalidRequest.Of(r.Method + " " + r.URL.Path +
+		" takes no Idempotency-Key, so a repeated call is executed again; POST /v1/requests takes a key")
 }
 
 // keyOf reads the Idempotency-Key; "" = none. It rejects an empty key, which is most likely
@@ -105,8 +107,6 @@ func keyOf(r *http.Request) (string, error) {
 		return "", rest.InvalidRequest.Of("there is more than one Idempotency-Key")
 	case keys[0] == "":
 		return "", rest.InvalidRequest.Of("Idempotency-Key is empty: give each request a value of its own, or leave the header out")
-	case len(keys[0]) > ondemand.MaxKey:
-		return "", rest.InvalidRequest.Of("Idempotency-Key is longer than " + strconv.Itoa(ondemand.MaxKey) + " bytes")
 	}
 	return keys[0], nil
 }
@@ -158,11 +158,8 @@ type RequestState struct {
 // answerLater tells the caller where the answer will be.
 func answerLater(w http.ResponseWriter, f *ondemand.Follower) error {
 	v := f.Look(1)
-	if v.Failure != nil {
-		return v.Failure
-	}
-	if v.Refused() {
-		return ondemand.ExplainAnswer(f.Answer(&v)).About(v.Job)
+	if err := f.Refusal(&v); err != nil {
+		return err
 	}
 	w.Header().Set("Preference-Applied", "respond-async")
 	sendState(w, f, &v)
@@ -183,16 +180,14 @@ func sendState(w http.ResponseWriter, f *ondemand.Follower, v *ondemand.View) {
 	rest.Send(w, http.StatusAccepted, state)
 }
 
-var errNoRequest = rest.NotFound.Of("no request has that id, or it ended too long ago")
-
 // findRequest returns an observer of the kept request in a path, if the caller may use its
 // type.
 func (h *Handler) findRequest(r *rest.Request) (*ondemand.Follower, error) {
 	f := h.requests.Find(r.PathValue("id"))
 	if f == nil {
-		return nil, errNoRequest
+		return nil, rest.NotFound.Of("no request has that id, or it ended too long ago")
 	}
-	return f, r.Permit(f.Type()) // an observer that does not leave holds nothing
+	return f, r.Permit(f.Type())
 }
 
 // getRequest returns the answer, the events or the state of a kept request.
@@ -201,14 +196,10 @@ func (h *Handler) getRequest(w http.ResponseWriter, r *rest.Request) error {
 	if err != nil {
 		return err
 	}
-	defer f.Leave()
-	stream, v := wantsStream(r.Request), f.Look(1)
+	v := f.Look(1)
 	a := f.Answer(&v)
 	switch {
-	case stream && r.Method == http.MethodHead && v.Failure == nil:
-		h.newSSE(w)
-		return nil
-	case stream:
+	case wantsStream(r.Request):
 		return h.streamRequest(w, r.Request, f)
 	case v.Failure != nil:
 		return v.Failure
@@ -225,7 +216,6 @@ func (h *Handler) deleteRequest(w http.ResponseWriter, r *rest.Request) error {
 	if err != nil {
 		return err
 	}
-	defer f.Leave()
 	f.Cancel()
 	w.WriteHeader(http.StatusNoContent)
 	return nil

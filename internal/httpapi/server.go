@@ -71,7 +71,7 @@ func ConnOf(r *http.Request) net.Conn {
 }
 
 // identified counts the connection of a request for the user of the request.
-func (h *Handler) identified(r *http.Request, user string) {
+func identified(r *http.Request, user string) {
 	if c, ok := r.Context().Value(connKey{}).(*callerConn); ok {
 		c.connections.identified(c, user)
 	}

@@ -35,7 +35,6 @@ func TestReaderGetsAllEventsInSmallPortions(t *testing.T) {
 	for _, e := range v.Events {
 		held += len(e.Data)
 	}
-	run.Leave()
 	require.True(t, v.More)
 	require.Less(t, held, ondemand.ViewBytes+len(big)+100)
 

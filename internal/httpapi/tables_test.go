@@ -412,7 +412,7 @@ func TestOnlyRequestsTakeAnIdempotencyKey(t *testing.T) {
 		r.Header.Set("Idempotency-Key", "k")
 		h.ServeHTTP(rec, r)
 		require.Equal(t, 400, rec.Code, "%s: %s", c.path, rec.Body)
-		require.Contains(t, rec.Body.String(), c.path+" takes no Idempotency-Key; POST /v1/requests takes a key")
+		require.Contains(t, rec.Body.String(), c.path+" takes no Idempotency-Key, so a repeated call is executed again; POST /v1/requests")
 	}
 }
 

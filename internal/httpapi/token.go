@@ -173,18 +173,6 @@ func Lacks(p workerproto.Peer, role, what string) string {
 // A user on the Unix socket contains a space, so it is not the name of a token.
 func userOf(r *http.Request) string { return quota.UserOf(r.Context()) }
 
-// callerName names the caller of a request for the table: the user, or the name of the token.
-func callerName(r *http.Request) string {
-	user := userOf(r)
-	switch kind, id, onSocket := strings.Cut(user, " "); {
-	case onSocket:
-		return "api: " + kind + "=" + id // uid=1001, cert=gpu-1
-	case user == "":
-		return "api"
-	}
-	return "api: token=" + user
-}
-
 // Guarded admits requests of visitors that Identify knows. Probes need no proof, and the metrics need none if openMetrics is true. No
 // request may come from a web page of another origin. An answer to an unknown visitor closes its connection, and its body is not read.
 func (h *Handler) Guarded(openMetrics bool) http.Handler {
@@ -201,7 +189,7 @@ func (h *Handler) Guarded(openMetrics bool) http.Handler {
 		visitor, objection := h.Identify(ConnOf(r), strings.TrimSpace(token))
 		switch {
 		case objection == "":
-			h.identified(r, visitor.User())
+			identified(r, visitor.User())
 			ctx := context.WithValue(quota.WithUser(r.Context(), visitor.User()), visitorKey{}, visitor)
 			h.ServeHTTP(w, r.WithContext(ctx))
 		case openMetrics && r.URL.Path == "/metrics":

@@ -9,7 +9,7 @@ import (
 )
 
 // Follower is one caller of a shared request, or an observer returned by Find. Only
-// one goroutine may use it. It must call Leave or Withdraw in the end.
+// one goroutine may use it. A caller must call Leave or Withdraw in the end, and an observer must not.
 type Follower struct {
 	shared  *Shared
 	user    string
@@ -19,7 +19,6 @@ type Follower struct {
 	wait    callerWait    // capacity wait of the caller of a keyed request
 	checkIn time.Duration // time until the first check of the capacity wait; 0 = not checked here
 	later   bool          // it waits for a caller that fetches the answer later
-	watches bool          // it is an observer, which does not keep the request alive
 	cancels bool          // its caller cancelled the request, see Withdraw
 
 	deadline, check <-chan time.Time
@@ -42,9 +41,6 @@ type View struct {
 // ViewBytes bounds the size of the events of one View, except for the last event.
 // The memory of a follower that writes to a slow reader is not counted in the budget.
 const ViewBytes = 64 << 10
-
-// Refused reports whether the request ended before it started, without a result.
-func (v *View) Refused() bool { return v.answer != nil && !v.Started && v.answer.Kind != Done }
 
 // Begin joins the shared request that the options belong to, or submits a new one,
 // and returns the caller as its follower. The options must have been checked. body
@@ -142,13 +138,13 @@ func (s *Service) submit(ctx context.Context, r *Shared, req Request, began time
 }
 
 // Find returns an observer of the shared request with an id, or nil if there is
-// none.
+// none. An observer does not keep the request alive.
 func (s *Service) Find(id string) *Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.purgeLocked(time.Now(), "")
 	if r := s.byID[id]; r != nil {
-		return &Follower{shared: r, watches: true}
+		return &Follower{shared: r}
 	}
 	return nil
 }
@@ -162,9 +158,38 @@ func (f *Follower) Type() string { return f.shared.typ }
 // Via returns ViaQueue if the request is a row because another dispatcher has the slots, otherwise "".
 func (f *Follower) Via() string { return f.shared.via }
 
-// Look returns the events from sequence number from on. Number 0 is the "queued"
-// event.
-func (f *Follower) Look(from int) View { return f.shared.look(from) }
+// Look returns the events from sequence number from on. Number 0 is the "queued" event.
+func (f *Follower) Look(from int) View {
+	r := f.shared
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	v := View{Ready: r.ready, Started: r.started, Job: r.job, answer: r.answer, Failure: r.failure, changed: r.changed, Next: from}
+	if !r.ready {
+		return v
+	}
+	if from == 0 && r.queued != nil {
+		v.Events = append(v.Events, *r.queued)
+		from = 1
+	}
+	at := max(from, 1) - 1 - r.dropped
+	if at < 0 {
+		v.Missed, at = -at, 0
+	}
+	at = min(at, len(r.list))
+	events := portion(r.list[at:])
+	at += len(events)
+	v.Events, v.More = append(v.Events, events...), at < len(r.list)
+	v.Next = max(from, 1+r.dropped+at)
+	return v
+}
+
+// Refusal returns the problem of a request that could not be submitted, or that ended before it started, without a result.
+func (f *Follower) Refusal(v *View) error {
+	if a := f.Answer(v); a != nil && a.Kind != Done && !v.Started {
+		return ExplainAnswer(a).About(v.Job)
+	}
+	return v.Failure
+}
 
 // Wait waits until the request has changed since v was read, or until heartbeat
 // fires. A returned error is a problem (RFC 9457), and the caller must stop
@@ -250,8 +275,4 @@ func (f *Follower) Withdraw() {
 }
 
 // Leave ends the follower.
-func (f *Follower) Leave() {
-	if !f.watches {
-		f.shared.leave(f)
-	}
-}
+func (f *Follower) Leave() { f.shared.leave(f) }

@@ -3,6 +3,7 @@ package ondemand
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,7 @@ func fingerprint(o *Request) [32]byte {
 	for _, part := range [][]byte{
 		[]byte(o.Type), o.Payload, []byte(o.CoalesceKey), {byte(o.Priority)}, []byte(o.durability()), []byte(o.Keys),
 	} {
-		sum.Write(strconv.AppendInt(nil, int64(len(part)), 10))
-		sum.Write([]byte{':'})
+		fmt.Fprintf(sum, "%d:", len(part))
 		sum.Write(part)
 	}
 	return [32]byte(sum.Sum(nil))

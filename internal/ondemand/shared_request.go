@@ -220,27 +220,3 @@ func (r *Shared) giveUp(end Answer) {
 	}
 	r.end(&end, nil)
 }
-
-// look returns what happened from sequence number from on. Number 0 is the "queued" event.
-func (r *Shared) look(from int) View {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	v := View{Ready: r.ready, Started: r.started, Job: r.job, answer: r.answer, Failure: r.failure, changed: r.changed, Next: from}
-	if !r.ready {
-		return v
-	}
-	if from == 0 && r.queued != nil {
-		v.Events = append(v.Events, *r.queued)
-		from = 1
-	}
-	at := max(from, 1) - 1 - r.dropped
-	if at < 0 {
-		v.Missed, at = -at, 0
-	}
-	at = min(at, len(r.list))
-	events := portion(r.list[at:])
-	at += len(events)
-	v.Events, v.More = append(v.Events, events...), at < len(r.list)
-	v.Next = max(from, 1+r.dropped+at)
-	return v
-}

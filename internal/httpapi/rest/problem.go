@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -39,10 +38,7 @@ func (p *Problem) RetryAfter() time.Duration { return time.Duration(p.RetryAfter
 
 // Text returns the problem as JSON on one line.
 func (p *Problem) Text() []byte {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return []byte(`{}`) // encoding numbers and text cannot fail
-	}
+	text, _ := json.Marshal(p) // encoding numbers and text cannot fail
 	return text
 }
 
@@ -53,7 +49,7 @@ func (p *Problem) Send(w http.ResponseWriter) {
 	h.Set("Cache-Control", "no-store")
 	NameRow(h, p.Job, p.Via)
 	if p.RetryAfterMS > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfterMS)/1000)), 10))
+		h.Set("Retry-After", strconv.FormatInt((p.RetryAfterMS+999)/1000, 10))
 	}
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="dispatcherd"`)
@@ -71,7 +67,7 @@ func NameRow(h http.Header, id dispatcherd.JobID, via string) {
 		if via != "" {
 			h.Set("Dispatcherd-Via", via)
 		}
-		h.Set("Dispatcherd-Job", strconv.FormatInt(int64(id), 10))
+		h.Set("Dispatcherd-Job", fmt.Sprint(id))
 		h.Set("Location", JobPath(id))
 	}
 }
