@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,7 +168,9 @@ func (h *Handler) parseRequest(body []byte, key string) (o ondemand.Request, err
 	if err := h.requests.Check(&o); err != nil {
 		return o, err
 	}
-	o.Payload, err = payloadLine(q.Payload)
+	if q.Payload != nil {
+		err = checkPayloads(q.Payload)
+	}
 	return o, err
 }
 
@@ -207,39 +210,19 @@ func (h *Handler) parseFanOut(body []byte) (f ondemand.FanOut, durable bool, err
 	case q.Durable && q.Per == "worker":
 		return f, false, rest.InvalidRequest.Of(`durable needs per "slot": the workers of other dispatchers are not known`)
 	}
-	if f.Items, err = payloadLines(q.Items); err == nil {
-		f.Chunks, err = payloadLines(q.Chunks)
-	}
-	if err == nil {
+	f.Items, f.Chunks = q.Items, q.Chunks
+	if err = checkPayloads(slices.Concat(q.Items, q.Chunks)...); err == nil {
 		err = h.requests.CheckFanOut(&f)
 	}
 	return f, q.Durable, err
 }
 
-// payloadLines is payloadLine for a list. It returns nil for nil.
-func payloadLines(list []json.RawMessage) ([]json.RawMessage, error) {
-	for i := range list {
-		line, err := payloadLine(list[i])
-		if err != nil {
-			return nil, err
+// checkPayloads checks that payloads can be sent to a worker.
+func checkPayloads(list ...json.RawMessage) error {
+	for _, payload := range list {
+		if err := jsontext.CheckValue(payload); err != nil {
+			return rest.InvalidJob.Of("the payload cannot be sent to a worker: " + err.Error())
 		}
-		list[i] = line
 	}
-	return list, nil
-}
-
-// payloadLine checks that the payload can be sent to a worker, and removes its line breaks.
-func payloadLine(payload []byte) ([]byte, error) {
-	if payload == nil {
-		return nil, nil
-	}
-	if err := jsontext.CheckValue(payload); err != nil {
-		return nil, rest.InvalidJob.Of("the payload cannot be sent to a worker: " + err.Error())
-	}
-	if !bytes.ContainsAny(payload, "\n\r") {
-		return payload, nil
-	}
-	var line bytes.Buffer
-	err := json.Compact(&line, payload)
-	return line.Bytes(), err
+	return nil
 }
