@@ -125,11 +125,7 @@ func (s *Scanner) More(end byte) bool {
 // Name reads a member's name and the colon. The bytes are valid as long as the
 // text is.
 func (s *Scanner) Name() []byte {
-	name, escaped := s.rawName()
-	if escaped {
-		return unescape(name)
-	}
-	return name
+	return unescape(s.rawName())
 }
 
 // rawName is Name without unescaping.
@@ -201,33 +197,21 @@ func (s *Scanner) literal(word string) {
 // number reads a number and checks its length.
 func (s *Scanner) number() {
 	start := s.at
-	if s.text[s.at] == '-' {
-		s.at++
-	}
+	s.accept('-')
 	first := s.at
-	switch n := s.digits(); {
-	case n == 0:
-		return
-	case n > 1 && s.text[first] == '0':
+	if s.digits() > 1 && s.text[first] == '0' {
 		s.Fail(malformedNumber)
-		return
 	}
-	if s.at < len(s.text) && s.text[s.at] == '.' {
-		s.at++
-		if s.digits() == 0 {
-			return
-		}
+	if s.accept('.') {
+		s.digits()
 	}
 	exponent := int64(0)
-	if s.at < len(s.text) && s.text[s.at]|0x20 == 'e' {
-		s.at++
-		if s.at < len(s.text) && (s.text[s.at] == '+' || s.text[s.at] == '-') {
-			s.at++
+	if s.accept('e') || s.accept('E') {
+		if !s.accept('+') {
+			s.accept('-')
 		}
 		from := s.at
-		if s.digits() == 0 {
-			return
-		}
+		s.digits()
 		exponent, _ = strconv.ParseInt(string(s.text[from:s.at]), 10, 32) // out of range: the largest
 	}
 	length, power := s.at-start, int(exponent)
@@ -248,6 +232,15 @@ func (s *Scanner) Integer() (n int64, err error) {
 		return 0, nil
 	}
 	return strconv.ParseInt(string(s.text[start:s.at]), 10, 64)
+}
+
+// accept reads the next byte if it is c, and reports whether it is.
+func (s *Scanner) accept(c byte) bool {
+	if s.fault.Malformed || s.at == len(s.text) || s.text[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
 }
 
 // digits reads one digit or more and returns how many; 0 is malformed.

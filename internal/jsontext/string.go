@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -24,11 +25,7 @@ var ordinary = func() (table [256]bool) {
 // quotes and escapes. The bytes are valid as long as the text is. Half surrogate
 // pairs and NUL become U+FFFD.
 func (s *Scanner) String() []byte {
-	text, escaped := s.rawString()
-	if escaped {
-		return unescape(text)
-	}
-	return text
+	return unescape(s.rawString())
 }
 
 // rawString is String without unescaping.
@@ -75,20 +72,12 @@ func (s *Scanner) quoted() (escaped bool) {
 // half a surrogate pair. One such value would block the finish of a whole
 // batch of jobs.
 func (s *Scanner) escape() {
-	if s.at+1 >= len(s.text) {
-		s.Fail(malformedEscape)
-		return
-	}
-	switch s.text[s.at+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	text := s.text[s.at:]
+	if len(text) > 1 && strings.IndexByte(`"\/bfnrt`, text[1]) >= 0 {
 		s.at += 2
 		return
-	case 'u':
-	default:
-		s.Fail(malformedEscape)
-		return
 	}
-	r, ok := hex4(s.text[s.at:])
+	r, ok := hex4(text)
 	if !ok {
 		s.Fail(malformedEscape)
 		return
@@ -118,8 +107,11 @@ func hex4(b []byte) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// unescape decodes a valid string, given without its quotes.
-func unescape(text []byte) []byte {
+// unescape decodes a valid string, given without its quotes. It returns the text itself if it has no escape.
+func unescape(text []byte, escaped bool) []byte {
+	if !escaped {
+		return text
+	}
 	var decoded string
 	_ = json.Unmarshal(slices.Concat([]byte{'"'}, text, []byte{'"'}), &decoded) // the grammar was checked
 	return bytes.ReplaceAll([]byte(decoded), []byte{0}, []byte("\ufffd"))
