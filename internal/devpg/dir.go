@@ -119,10 +119,11 @@ func (s *Server) openSocketDir() error {
 	}
 	defer func() { _ = parent.Close() }() // nothing was written
 	name := filepath.Base(s.socket)
-	if err := parent.RemoveAll(name); err != nil { // the socket of a killed server remains, and Postgres respects its lock file
-		return fmt.Errorf("clearing the old socket: %w", err)
-	}
-	if err := parent.Mkdir(name, 0o700); err != nil {
+	err = errors.Join(
+		parent.RemoveAll(name), // the socket of a killed server remains, and Postgres respects its lock file
+		parent.Mkdir(name, 0o700),
+	)
+	if err != nil {
 		return fmt.Errorf("creating a directory for the socket: %w", err)
 	}
 	if err := s.owner.give(parent, name); err != nil {

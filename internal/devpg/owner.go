@@ -30,13 +30,9 @@ func chooseOwner(data fs.FileInfo) (owner, error) {
 		}
 	}
 	for _, name := range []string{"postgres", "_postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-		if err1 == nil && err2 == nil && uid != 0 {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.Atoi(u.Uid) // on Unix these are numbers
+			gid, _ := strconv.Atoi(u.Gid)
 			return owner{uid: uint32(uid), gid: uint32(gid), name: "user " + name, drop: true}, nil
 		}
 	}

@@ -52,8 +52,7 @@ type Server struct {
 	watchdog *exec.Cmd     // of process
 	done     chan struct{} // closed when the postmaster has exited and was reaped
 
-	stop    sync.Once
-	stopErr error
+	stop func() error // calls release once
 }
 
 // Start starts a server and returns when it answers queries. The context bounds only the start;
@@ -66,6 +65,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	defer cancel()
 
 	s := &Server{tail: &tail{next: o.Log}}
+	s.stop = sync.OnceValue(s.release)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.release())
@@ -187,10 +187,7 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Stop ends the sessions, shuts the server down, waits until it has ended, and removes temporary
 // files. Every call returns the same error.
-func (s *Server) Stop() error {
-	s.stop.Do(func() { s.stopErr = s.release() })
-	return s.stopErr
-}
+func (s *Server) Stop() error { return s.stop() }
 
 // release releases everything that Start has acquired so far, in reverse order.
 func (s *Server) release() error {
