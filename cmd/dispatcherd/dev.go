@@ -37,9 +37,11 @@ them.`)
 			return exit.Usagef("--ephemeral would delete the data in --data-dir (%s, %s): give one of the two", dir,
 				a.Origin("data-dir"))
 		case !ephemeral && dir == "":
-			if dir, err = a.stateDir(); err != nil {
-				return err
+			state, err := a.UserState()
+			if err != nil {
+				return fmt.Errorf("no place for the data: %w; give --data-dir", err)
 			}
+			dir = filepath.Join(state, "postgres")
 		}
 		var files devFiles
 		if tls {
@@ -64,15 +66,6 @@ them.`)
 	cmd.Flags().BoolVar(&tls, "tls", false, "accept workers of other hosts, on :7411 unless --worker-listen says otherwise")
 	cmd.Flags().BoolVar(&ephemeral, "ephemeral", false, "delete the data at the end")
 	return cmd
-}
-
-// stateDir is the default directory of the private Postgres.
-func (a *app) stateDir() (string, error) {
-	dir, err := a.UserState()
-	if err != nil {
-		return "", fmt.Errorf("no place for the data: %w; give --data-dir", err)
-	}
-	return filepath.Join(dir, "postgres"), nil
 }
 
 // sayHowToConnect prints lines to paste into another terminal. Their paths are absolute, so they

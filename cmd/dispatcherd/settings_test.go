@@ -22,7 +22,7 @@ func probeCommand(a *app) *cobra.Command {
 	cli.OnlyOnCommandLine(cmd.Flags())
 	a.DatabaseFlag(cmd.Flags())
 	cmd.Flags().Int("probe-limit", 1, "")
-	cmd.Flags().Duration("probe-lease", time.Second, "")
+	cli.Number(cmd.Flags(), new(time.Second), "probe-lease", "0s", cli.Longest, "")
 	cmd.Flags().Bool("probe-loud", false, "")
 	cmd.Flags().StringSlice("probe-types", nil, "")
 	return cmd

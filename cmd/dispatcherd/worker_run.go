@@ -94,7 +94,8 @@ func (a *app) workerRunCommand() *cobra.Command {
 	cli.Number(flags, &o.slots, "slots", "1", "100000", "largest number of concurrent runs")
 	flags.StringVar(&o.name, "worker-name", "", "name of the worker (default: host and process id)")
 	cli.OnlyOnCommandLine(flags)
-	a.WorkerSocketFlag(flags, &o.socket)
+	o.socket = a.FindSocket("worker.sock")
+	flags.Var(cli.Socket(&o.socket, new(workerproto.Access)), "worker-socket", "the dispatcher's socket")
 	flags.StringVar(&o.dispatcher, "dispatcher", "",
 		"addresses of dispatchers instead of --worker-socket: tls://host:port and tcp://127.0.0.1:port, or unix:///path, separated by commas")
 	flags.Var(cli.OneOf(&o.order, "listed", "random"), "dispatcher-order",

@@ -164,7 +164,7 @@ func (s *Server) ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(conn.Ping(ctx), conn.Close(ctx))
+	return conn.Close(ctx)
 }
 
 // URL returns the connection string of a database, for pgx and psql. It names the Unix socket and

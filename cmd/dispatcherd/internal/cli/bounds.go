@@ -95,7 +95,9 @@ func Number(flags *pflag.FlagSet, value any, name, least, most, usage string) {
 	switch v := value.(type) {
 	case *time.Duration:
 		flags.Var(Value{Kind: "duration", Parse: func(text string) (err error) {
-			*v, err = contract.ParseDuration(text)
+			if *v, err = contract.ParseDuration(text); err != nil {
+				err = errors.New("give a duration such as 250ms, 30s or 1h30m")
+			}
 			return err
 		}, Format: func() string { return contract.Duration(*v).String() }}, name, usage)
 	case *int:
@@ -162,12 +164,6 @@ type bounded struct {
 	least, most string
 }
 
-// boundError is the error for a value outside the range.
-type boundError struct{ text string }
-
-// Error says which values are allowed.
-func (e *boundError) Error() string { return e.text }
-
 // Set implements pflag.Value.
 func (b bounded) Set(text string) error {
 	if err := b.Value.Set(text); err != nil {
@@ -181,11 +177,11 @@ func Within(text, least, most string) error {
 	value := magnitude(text)
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
-		return &boundError{"give a number"}
+		return errors.New("give a number")
 	case value < magnitude(least):
-		return &boundError{"must be at least " + least}
+		return errors.New("must be at least " + least)
 	case value > magnitude(most):
-		return &boundError{"must be at most " + most}
+		return errors.New("must be at most " + most)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,7 +39,16 @@ func (c *Console) JSON() bool { return strings.HasPrefix(c.Format, "json") }
 // it writes value alone on one line, or each element of a list.
 func (c *Console) PrintJSON(name string, value any) error {
 	if c.Format == "jsonl" {
-		return c.printLines(value)
+		list := reflect.ValueOf(value)
+		if list.Kind() != reflect.Slice {
+			return c.PrintValue(value)
+		}
+		for _, v := range list.Seq2() {
+			if err := c.PrintValue(v.Interface()); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	text, err := json.MarshalIndent(value, "  ", "  ")
 	if err != nil {
@@ -48,19 +56,6 @@ func (c *Console) PrintJSON(name string, value any) error {
 	}
 	_, err = fmt.Fprintf(c.Out, "{\n  \"schema_version\": %d,\n  %q: %s\n}\n", schemaVersion, name, replaceInvisible(string(text), jsonEscape))
 	return err
-}
-
-func (c *Console) printLines(value any) error {
-	list := reflect.ValueOf(value)
-	if list.Kind() != reflect.Slice {
-		return c.PrintValue(value)
-	}
-	for i := range list.Len() {
-		if err := c.PrintValue(list.Index(i).Interface()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // PrintValue writes a value to the data stream as JSON on one line, in every format.
@@ -110,9 +105,6 @@ func (add Add) Fields(object any) {
 			add(fact, "%s", Stamp(x))
 		case json.RawMessage:
 			add(fact, "%s", x)
-		case encoding.TextMarshaler:
-			text, _ := x.MarshalText() // of a duration, which cannot fail
-			add(fact, "%s", text)
 		default:
 			switch {
 			case field.Anonymous:

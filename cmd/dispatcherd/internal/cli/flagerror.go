@@ -61,12 +61,7 @@ func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") =
 func plainly(f *pflag.Flag, err error) error {
 	var number *strconv.NumError
 	isNumber := errors.As(err, &number)
-	var bound *boundError
 	switch {
-	case errors.As(err, &bound):
-		return err
-	case f.Value.Type() == "duration":
-		return errors.New("give a duration such as 250ms, 30s or 1h30m")
 	case isNumber && f.Value.Type() == "bool":
 		return errors.New("give true or false")
 	case isNumber && errors.Is(number.Err, strconv.ErrRange):

@@ -29,9 +29,7 @@ func draw(nodes []contract.Node) (lines []line, drawn bool) {
 			return list(nodes), false
 		}
 		for _, d := range n.After {
-			if !slices.Contains(after[d], n.ID) {
-				after[d] = append(after[d], n.ID)
-			}
+			after[d] = append(after[d], n.ID)
 		}
 	}
 	var lanes []dispatcherd.JobID // the node to which a column leads; 0 = the column is free

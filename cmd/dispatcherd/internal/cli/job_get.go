@@ -80,19 +80,20 @@ func addJob(add Add, job *contract.Job) {
 	if json.Unmarshal(job.Log, &log) == nil && log != "" {
 		lines("log", "", log)
 	}
-	ends := job.BadEnds()
-	for _, end := range ends {
+	var p *contract.Placement // of the last attempt that ended badly
+	ended := 0                // its number
+	for _, end := range job.BadEnds() {
 		where := ""
-		if p := end.Placement; p != nil {
+		if p, ended = end.Placement, end.Attempt; p != nil {
 			where = fmt.Sprintf(" on %s slot %d, waited %v, ran %v:", p.Worker, p.Slot, spanOf(p.Waited), spanOf(p.Ran))
 		}
 		lines(fmt.Sprintf("attempt %d", end.Attempt), "ended "+Stamp(end.At)+where+" ", end.String())
 	}
-	if n := len(ends); n > 0 && job.Status == dispatcherd.Pending && ends[n-1].Placement != nil && ends[n-1].Placement.Backoff != "" {
-		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), ends[n-1].Placement.Backoff)
+	if job.Status == dispatcherd.Pending && p != nil && p.Backoff != "" {
+		add("next attempt", "%d of %d at %s, because %s", job.Failures+1, job.MaxAttempts, Stamp(job.RunAt), p.Backoff)
 	}
 	last := int(job.Attempt)
-	if job.StartedAt != nil && (len(ends) == 0 || ends[len(ends)-1].Attempt < last) && job.Status != dispatcherd.Pending {
+	if job.StartedAt != nil && ended < last && job.Status != dispatcherd.Pending {
 		at := "started " + Stamp(*job.StartedAt)
 		if job.FinishedAt != nil {
 			at = "ended " + Stamp(*job.FinishedAt)

@@ -204,13 +204,11 @@ func (a *Invocation) insertStream(ctx context.Context, name string, skipBad, qui
 	}
 	count, text := uploaded.Inserted, Counted(uploaded.Inserted, "job")+" inserted"
 	value := map[string]any{"count": count, "skipped": uploaded.Bad}
-	if quiet || count == 0 {
-		return a.PrintLine("inserted", value, "%s", text)
+	if !quiet && count > 0 {
+		if value["ids"] = uploaded.IDs; !a.JSON() {
+			a.Say("%s", text)
+		}
+		text = strings.Trim(strings.ReplaceAll(fmt.Sprint(uploaded.IDs), " ", "\n"), "[]")
 	}
-	if value["ids"] = uploaded.IDs; a.JSON() {
-		return a.PrintJSON("inserted", value)
-	}
-	a.Say("%s", text)
-	_, err = fmt.Fprintln(a.Out, strings.Trim(strings.ReplaceAll(fmt.Sprint(uploaded.IDs), " ", "\n"), "[]"))
-	return err
+	return a.PrintLine("inserted", value, "%s", text)
 }

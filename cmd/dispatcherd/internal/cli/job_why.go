@@ -146,14 +146,11 @@ func dependenciesText(d *contract.Dependencies) string {
 		verb = "has"
 	}
 	text := fmt.Sprintf("%d of its %s %s not ended", left, what, verb)
-	first := make([]string, 0, len(d.First)+1)
-	for _, j := range d.First {
-		first = append(first, strings.Join(strings.Fields(fmt.Sprintf("job %d %s %s", j.ID, j.Name, j.Status)), " "))
+	first := make([]string, len(d.First))
+	for i, j := range d.First {
+		first[i] = fmt.Sprintf("job %d%s %s", j.ID, When(j.Name != "", " %s", j.Name), j.Status)
 	}
-	if len(d.First) < left {
-		first = append(first, "…")
-	}
-	return text + ": " + strings.Join(first, ", ")
+	return text + ": " + strings.Join(first, ", ") + When(len(first) < left, ", …")
 }
 
 // moment formats a time, and how far it is after now, which may be unknown.
@@ -302,8 +299,7 @@ func slotText(s *contract.Slot, mine dispatcherd.SlotID) string {
 	return fmt.Sprintf("slot %d %s/%d [%s] %s", s.Slot, s.Worker, s.Number, strings.Join(s.Types, " "), s.State) +
 		When(s.Job != 0, " with job %d (%s)", s.Job, s.JobType) +
 		When(s.Busy > 0, " for %v", spanOf(s.Busy)) +
-		When(s.Left > 0, ", timeout in %v", spanOf(s.Left)) +
-		When(s.Stopping != "", ", stopping: %s", s.Stopping) + When(s.Draining && s.State != "drained", ", draining") +
+		When(s.Left > 0, ", timeout in %v", spanOf(s.Left)) + slotEnds(s) +
 		When(s.Slot == mine, ": this job's")
 }
 
@@ -338,16 +334,12 @@ func spanOf(s float64) time.Duration {
 
 // keyText says for which key a job waits, and for what.
 func keyText(reason string, k *httpapi.KeyWait, now time.Time) string {
-	capacity := "none"
-	if k.Capacity != nil {
-		capacity = strconv.FormatInt(*k.Capacity, 10)
-	}
 	var text string
 	switch reason {
 	case httpapi.ReasonKeyPaused:
 		return fmt.Sprintf("key %s is paused: its capacity is 0; 'limit set' with another capacity resumes it", k.Key)
 	case httpapi.ReasonKeyCost:
-		return fmt.Sprintf("it costs more than the limit of key %s, which is %s: raise the limit, or cancel the job", k.Key, capacity)
+		return fmt.Sprintf("it costs more than the limit of key %s, which is %s: raise the limit, or cancel the job", k.Key, orNone(k.Capacity))
 	case httpapi.ReasonKeyOrder:
 		text = fmt.Sprintf("job %d has precedence at key %s", k.First, k.Key)
 		if k.RetryAt != nil {
@@ -359,29 +351,26 @@ func keyText(reason string, k *httpapi.KeyWait, now time.Time) string {
 			text += " until " + moment(*k.At, now)
 		}
 	case httpapi.ReasonKeyElsewhere:
-		return controllerText(k, capacity)
+		if k.Controller == nil {
+			return "no dispatcher is the controller, which admits jobs with keys; " + keyHeldText(k)
+		}
+		return fmt.Sprintf("dispatcher %s is the controller and knows more; %s", k.Controller.Name, keyHeldText(k))
 	default:
-		text = keyHeldText(k, capacity)
+		text = keyHeldText(k)
 	}
 	return text + When(k.Position > 0, "; place %s%d in the queue", When(k.AtLeast, "at least "), k.Position)
 }
 
 // keyHeldText says how much of a key is held, and by which jobs.
-func keyHeldText(k *httpapi.KeyWait, capacity string) string {
+func keyHeldText(k *httpapi.KeyWait) string {
 	holders := strings.Trim(fmt.Sprint(k.Holders), "[]")
 	if k.Alone && len(k.Holders) == 1 {
 		return fmt.Sprintf("job %s runs alone on key %s", holders, k.Key)
 	}
-	text := fmt.Sprintf("%d of capacity %s%s of key %s are held", k.Held, capacity, When(k.Scope != "", " for each dispatcher"), k.Key)
+	text := fmt.Sprintf("%d of capacity %s%s of key %s are held", k.Held, orNone(k.Capacity),
+		When(k.Scope != "", " for each dispatcher"), k.Key)
 	if k.Alone {
 		text = fmt.Sprintf("jobs run alone on key %s at their dispatchers; held", k.Key)
 	}
 	return text + When(holders != "", " by %s", holders)
-}
-
-func controllerText(k *httpapi.KeyWait, capacity string) string {
-	if k.Controller == nil {
-		return "no dispatcher is the controller, which admits jobs with keys; " + keyHeldText(k, capacity)
-	}
-	return fmt.Sprintf("dispatcher %s is the controller and knows more; %s", k.Controller.Name, keyHeldText(k, capacity))
 }

@@ -28,16 +28,16 @@ func (a *Invocation) limitListCommand() *cobra.Command {
 	return List(a, New("list", "List limits by key",
 		"  dispatcherd limit list\n  dispatcherd limit list -o jsonl"), "limits", &q, &q,
 		"key, capacity, rate, scope, on_retry", func(v *contract.Limit) []any {
-			return []any{v.Key, capacity(v), rate(v), v.Scope, v.OnRetry}
+			return []any{v.Key, orNone(v.Capacity), rate(v), v.Scope, v.OnRetry}
 		}, "No limit matches: a key without one admits one job at a time.")
 }
 
-// capacity is the text of a capacity, in the form that Assign takes.
-func capacity(v *contract.Limit) string {
-	if v.Capacity == nil {
+// orNone is the text of a capacity, in the form that AssignLimit takes.
+func orNone[N int | int64](capacity *N) string {
+	if capacity == nil {
 		return "none"
 	}
-	return strconv.Itoa(*v.Capacity)
+	return fmt.Sprint(*capacity)
 }
 
 func rate(v *contract.Limit) string {
@@ -48,7 +48,7 @@ func rate(v *contract.Limit) string {
 }
 
 func limitText(v *contract.Limit) string {
-	text := "capacity " + capacity(v) + ", rate " + rate(v) + ", scope " + v.Scope + ", on_retry " + v.OnRetry
+	text := "capacity " + orNone(v.Capacity) + ", rate " + rate(v) + ", scope " + v.Scope + ", on_retry " + v.OnRetry
 	if v.Capacity != nil && *v.Capacity == 0 {
 		text += " (paused)"
 	}
@@ -130,7 +130,7 @@ func heldText(k *contract.KeySummary) string {
 	if k.Alone {
 		return "all"
 	}
-	return fmt.Sprintf("%d of %s", k.Held, capacity(&k.Limit)) +
+	return fmt.Sprintf("%d of %s", k.Held, orNone(k.Limit.Capacity)) +
 		When(k.Limit.Scope == contract.DispatcherScope, " for each dispatcher")
 }
 

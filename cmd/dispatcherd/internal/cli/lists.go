@@ -29,10 +29,14 @@ func localFlag(cmd *cobra.Command, q *rest.Scope) {
 	cmd.Flags().BoolVar(&q.Local, "local", false, "only those of the dispatcher that answers, not of the whole cluster")
 }
 
+// slotEnds says that the worker drains the slot, and that its job is being stopped.
+func slotEnds(s *contract.Slot) string {
+	return When(s.Draining && s.State != "drained", ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
+}
+
 func slotRow(s *contract.Slot) []any {
-	state := s.State + When(s.Draining && s.State != "drained", ", draining") + When(s.Stopping != "", ", stopping: %s", s.Stopping)
 	job := When(s.Job != 0, "%d (%s)", s.Job, s.JobType)
-	return []any{s.Slot, s.DispatcherName, s.Worker, s.Number, state, job, strings.Join(s.Types, ", ")}
+	return []any{s.Slot, s.DispatcherName, s.Worker, s.Number, s.State + slotEnds(s), job, strings.Join(s.Types, ", ")}
 }
 
 // TypesCommand lists the types of the cluster.

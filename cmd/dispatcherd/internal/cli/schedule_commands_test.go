@@ -259,10 +259,10 @@ name           a
 kind           cron
 spec           @daily
 time zone      Europe/Berlin
-jitter         1m0s
+jitter         1m
 starts at      2026-01-02T03:04:05.000Z
 ends at        2026-01-02T03:04:05.000Z
-catch up       1h0m0s
+catch up       1h
 catch up most  1
 paused         false
 error          no such zone

@@ -98,11 +98,11 @@ func instant(flag, text string) (time.Time, error) {
 func countsText(counts map[string]int) string {
 	var parts []string
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		what := outcome
 		if outcome == contract.TickExists {
-			parts = append(parts, fmt.Sprintf("%d with a tick", counts[outcome]))
-			continue
+			what = "with a tick"
 		}
-		parts = append(parts, fmt.Sprintf("%d %s", counts[outcome], outcome))
+		parts = append(parts, fmt.Sprintf("%d %s", counts[outcome], what))
 	}
 	if len(parts) == 0 {
 		return "no occasion"

@@ -30,7 +30,7 @@ func plan(v *contract.Schedule) string {
 	case contract.Cron:
 		return v.Spec + " " + v.TimeZone
 	case contract.Interval:
-		return "every " + time.Duration(v.Every).String()
+		return "every " + v.Every.String()
 	case contract.Startup:
 		if v.Once == contract.OnceEver {
 			return "once"

@@ -73,12 +73,6 @@ func (a *Invocation) OnAPI(cmd *cobra.Command, do func(ctx context.Context, args
 // masked shows only whether there is a text.
 func masked(text string) string { return When(text != "", "********") }
 
-// WorkerSocketFlag adds the flag for the worker socket of a running dispatcher.
-func (a *Invocation) WorkerSocketFlag(flags *pflag.FlagSet, socket *string) {
-	*socket = a.FindSocket("worker.sock")
-	flags.Var(Socket(socket, new(workerproto.Access)), "worker-socket", "the dispatcher's socket")
-}
-
 // ProofFlags adds the flags for the files with which a worker or a caller proves who it is over TCP.
 func ProofFlags(flags *pflag.FlagSet, prefix string, c *workerproto.Credentials) {
 	flags.StringVar(&c.TokenFile, prefix+"token-file", "", "file that contains the bearer token for TCP; only its user may read it")
