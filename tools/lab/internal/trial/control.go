@@ -316,7 +316,7 @@ func floodControls() []*Control {
 	return []*Control{
 		{
 			Trial: named(connectionFlood, "flood-out", "neither the rate of connections nor the lines that they cause are bounded",
-				Cut{"internal/daemon/connection_rate.go", "at.Sub(now) > l.burst", "at.Sub(now) < 0", 1},
+				Cut{"internal/daemon/connection_rate.go", "at.Sub(now) > burst", "at.Sub(now) < 0", 1},
 				Cut{"internal/daemon/limitedlog.go", "time.Second, perSecond, 0,", "time.Second, perSecond, 1,", 1},
 			),
 			Found: func(r *judge.Report) int { return r.Excess },
