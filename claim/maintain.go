@@ -8,31 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RequestKeys returns the number of rows of request_keys, as Postgres estimates it.
-func (s *Store) RequestKeys(ctx context.Context) (n int64, err error) {
-	err = s.Upkeep.Scan(ctx, `SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass)`, nil, &n)
-	return n, err
+// Counts are numbers of rows.
+type Counts struct {
+	RequestKeys int64         // as Postgres estimates it
+	Unsealed    int           // batches that are not sealed, counted up to 10,000
+	Oldest      time.Duration // since the opening of the oldest one
+	Ends        int           // messages to batches and flows, counted up to 10,000
+	Aside       int           // batches and flows that are set aside, counted up to 10,000
 }
 
-// Joins are numbers of batches and of messages to them.
-type Joins struct {
-	Unsealed int           // batches that are not sealed, counted up to 10,000
-	Oldest   time.Duration // since the opening of the oldest one
-	Ends     int           // messages to batches and flows, counted up to 10,000
-	Aside    int           // batches and flows that are set aside, counted up to 10,000
-}
-
-// joinsSQL counts at most $1 rows of each table. Running jobs with children are not sealed, either.
-const joinsSQL = `
-SELECT count(*), coalesce(clock_timestamp() - min(u.opened_at), '0'),
+// countsSQL counts at most $1 rows of each table. Running jobs with children are not sealed, either.
+const countsSQL = `
+SELECT pg_stat_get_live_tuples('dispatcherd.request_keys'::regclass), count(*), coalesce(clock_timestamp() - min(u.opened_at), '0'),
 	(SELECT count(*) FROM (SELECT FROM dispatcherd.ends LIMIT $1) e),
 	(SELECT count(*) FROM (SELECT FROM dispatcherd.batches WHERE aside_at IS NOT NULL LIMIT $1) a)
 FROM (SELECT b.opened_at FROM dispatcherd.batches b WHERE b.sealed_at IS NULL AND b.kind = 'batch' ORDER BY b.opened_at LIMIT $1) u`
 
-// Joins counts batches and messages to them.
-func (s *Store) Joins(ctx context.Context) (j Joins, err error) {
-	err = s.Upkeep.Scan(ctx, joinsSQL, []any{10_000}, &j.Unsealed, &j.Oldest, &j.Ends, &j.Aside)
-	return j, err
+// Counts counts rows of request keys, batches and messages to them.
+func (s *Store) Counts(ctx context.Context) (c Counts, err error) {
+	err = s.Upkeep.Scan(ctx, countsSQL, []any{10_000}, &c.RequestKeys, &c.Unsealed, &c.Oldest, &c.Ends, &c.Aside)
+	return c, err
 }
 
 // countPendingSQL counts the pending rows of the types after $1 in the order of their

@@ -104,24 +104,14 @@ func (m *maintenance) keepPartitions(ctx context.Context, _ background.Now) (nex
 	return partitionInterval + rand.N(partitionJitter), nil
 }
 
-// rowCounts are the numbers of request keys, of batches and of messages to them.
-type rowCounts struct {
-	keys  int64
-	joins claim.Joins
-}
-
 // countInterval is the time between two calls of countRows.
 const countInterval = time.Minute
 
 // countRows reads the numbers of rows.
 func (m *maintenance) countRows(ctx context.Context, _ background.Now) (next time.Duration, err error) {
-	var c rowCounts
-	if c.keys, err = m.store.RequestKeys(ctx); err == nil {
-		c.joins, err = m.store.Joins(ctx)
+	c, err := m.store.Counts(ctx)
+	if err == nil {
+		m.metrics.rowCounts.Store(&c)
 	}
-	if err != nil {
-		return 0, err
-	}
-	m.metrics.rowCounts.Store(&c)
-	return countInterval, nil
+	return countInterval, err
 }

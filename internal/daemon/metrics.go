@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/background"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/workerproto"
@@ -26,7 +27,7 @@ type metrics struct {
 	refusedRows     *prometheus.CounterVec
 	unreadableLanes *prometheus.CounterVec
 	retained        prometheus.Gauge
-	rowCounts       atomic.Pointer[rowCounts] // the latest; nil before the first one
+	rowCounts       atomic.Pointer[claim.Counts] // the latest; nil before the first one
 	queueUsage      prometheus.Gauge
 	workers         *workerMetrics
 	api             *apiMetrics

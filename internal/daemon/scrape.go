@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 	"github.com/dispatcherd/dispatcherd/internal/daemon/backend"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
@@ -266,17 +267,17 @@ func (d *Daemon) scrapeRequests(emit emit) {
 
 // scrapeRows emits the latest numbers of rows.
 func (d *Daemon) scrapeRows(emit emit) {
-	var c rowCounts
+	var c claim.Counts
 	if latest := d.metrics.rowCounts.Load(); latest != nil {
 		c = *latest
 	}
-	emitGauge(emit, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it.", c.keys)
-	emitGauge(emit, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000.", c.joins.Unsealed)
+	emitGauge(emit, "dispatcherd_request_keys", "Rows of the table of request keys, as Postgres estimates it.", c.RequestKeys)
+	emitGauge(emit, "dispatcherd_batches_unsealed", "Batches that are not sealed, counted exactly up to 10,000.", c.Unsealed)
 	emitGauge(emit, "dispatcherd_batches_unsealed_oldest_seconds", "Age of the oldest batch that is not sealed; 0 = there is none.",
-		c.joins.Oldest.Seconds())
-	emitGauge(emit, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000.", c.joins.Ends)
+		c.Oldest.Seconds())
+	emitGauge(emit, "dispatcherd_end_records", "Messages to batches and flows about ends, counted exactly up to 10,000.", c.Ends)
 	emitGauge(emit, "dispatcherd_flows_aside",
-		"Batches and flows that are set aside because their steps fail, counted exactly up to 10,000.", c.joins.Aside)
+		"Batches and flows that are set aside because their steps fail, counted exactly up to 10,000.", c.Aside)
 }
 
 // scrapeLimits emits the configured bounds, because alerts compare other metrics with them. It

@@ -109,9 +109,9 @@ func TestBatchThatIsNeverSealedEndsByACancellation(t *testing.T) {
 	w.countEnds()
 	require.Equal(t, "waiting", w.status(batch), "members may follow")
 	require.Nil(t, w.batch(batch).Open)
-	joins, err := w.store.Joins(t.Context())
+	counts, err := w.store.Counts(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, joins.Unsealed)
+	require.Equal(t, 1, counts.Unsealed)
 	require.Zero(t, w.repair())
 
 	w.cancelTree(batch)
@@ -121,7 +121,7 @@ func TestBatchThatIsNeverSealedEndsByACancellation(t *testing.T) {
 	require.Equal(t, []int{1, 1, 0}, []int{b.Done, b.Failed, b.Cancelled})
 	require.True(t, b.Sealed && b.Ended)
 	require.Equal(t, "batch_is_open", w.refused(`SELECT dispatcherd.insert_member($1, '{"type": "x"}')`, batch).ConstraintName)
-	joins, err = w.store.Joins(t.Context())
+	counts, err = w.store.Counts(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, joins.Unsealed)
+	require.Zero(t, counts.Unsealed)
 }
