@@ -81,15 +81,13 @@ func (e *Entry) OutcomeName() string {
 }
 
 // Export writes all entries, the oldest first, as JSON lines.
-func (l *Log) Export(w io.Writer) (err error) {
+func (l *Log) Export(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	encode := json.NewEncoder(out)
-	l.Each(func(e *Entry) bool {
-		err = encode.Encode(e.Line())
-		return err == nil
-	})
-	if err != nil {
-		return err
+	for e := range l.Each {
+		if err := encode.Encode(e.Line()); err != nil {
+			return err
+		}
 	}
 	return out.Flush()
 }

@@ -62,16 +62,16 @@ func (l *Log) Stats() Stats {
 	return Stats{Entries: int(held), Written: l.written, Overwritten: l.written - held}
 }
 
-// Each calls f for every entry, the oldest first, until f returns false. It omits
+// Each iterates over the entries, the oldest first. It omits
 // entries that are overwritten meanwhile and entries that are appended after the
-// call. f runs without the lock and must not keep the pointer.
-func (l *Log) Each(f func(*Entry) bool) {
+// call. yield runs without the lock and must not keep the pointer.
+func (l *Log) Each(yield func(*Entry) bool) {
 	copied := make([]Entry, 0, chunk)
 	stats := l.Stats()
 	for at := stats.Overwritten; at < stats.Written; {
 		copied, at = l.read(copied[:0], at, stats.Written)
 		for i := range copied {
-			if !f(&copied[i]) {
+			if !yield(&copied[i]) {
 				return
 			}
 		}
@@ -95,9 +95,9 @@ func (l *Log) read(to []Entry, at, end uint64) ([]Entry, uint64) {
 // Find returns the latest placement of a job, and the latest end of one of its
 // attempts. An entry that the log does not hold is nil.
 func (l *Log) Find(id dispatcherd.JobID) (placed, ended *Entry) {
-	l.Each(func(e *Entry) bool {
+	for e := range l.Each {
 		if e.Job != id {
-			return true
+			continue
 		}
 		switch found := *e; e.Kind {
 		case actor.DecisionPlaced:
@@ -105,7 +105,6 @@ func (l *Log) Find(id dispatcherd.JobID) (placed, ended *Entry) {
 		case actor.DecisionEnded:
 			ended = &found
 		}
-		return true
-	})
+	}
 	return placed, ended
 }
