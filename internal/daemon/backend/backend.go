@@ -24,7 +24,6 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/decisionlog"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi"
 	"github.com/dispatcherd/dispatcherd/internal/httpapi/rest"
-	"github.com/dispatcherd/dispatcherd/internal/jsontext"
 	"github.com/dispatcherd/dispatcherd/internal/limits/permits"
 	"github.com/dispatcherd/dispatcherd/internal/ondemand"
 	"github.com/dispatcherd/dispatcherd/internal/quota"
@@ -144,10 +143,8 @@ func (b *Backend) Submit(ctx context.Context, r ondemand.Request, c ondemand.Cal
 // its id could not cancel it. If a row has the key of the request, insertWhole returns this
 // row. late says that its deadline has passed.
 func (b *Backend) insertWhole(ctx context.Context, r *ondemand.Request) (id dispatcherd.JobID, late bool, err error) {
-	if r.Payload != nil {
-		if err := jsontext.CheckPayload(r.Payload); err != nil {
-			return 0, false, rest.InvalidJob.Of("the payload cannot be sent to a worker: " + err.Error())
-		}
+	if err := checkPayload(r.Payload); err != nil {
+		return 0, false, rest.InvalidJob.Of(err.Error())
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), claim.DefaultTimeout)
 	defer cancel()

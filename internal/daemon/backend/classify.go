@@ -33,9 +33,9 @@ const (
 // classify translates errors of claim and pgx to errors of httpapi and ondemand.
 func classify(err error) error {
 	var status *claim.StatusError
-	var refused *pgconn.PgError
 	var noCallback *claim.NoCallbackError
 	var byRule *joins.RefusedError
+	refused := dsn.ErrorOf(err)
 	switch {
 	case exit.WrongOwner(err), errors.As(err, &byRule) && byRule.Rule == contract.OwnerRule: // the setting was changed after the start
 		return rest.Internal.Of("the role of the daemon has no owner for batches and unique keys: " + contract.CorrectOwner)
@@ -51,16 +51,15 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", rest.Unavailable.Of("Postgres is read-only: "+
 			"the server is a standby, or default_transaction_read_only is on; the daemon continues when a server accepts writes: "+
 			"promote one or reset the setting").Retryable(), ondemand.ErrUnavailable)
-	case claim.AnswerCode(err) == lockNotAvailable:
+	case refused.Code == lockNotAvailable:
 		return fmt.Errorf("%w: %w", rest.Unavailable.Of("the row or its unique key is locked by a transaction "+
 			"of another session: end it, or try again later").Retryable(), ondemand.ErrUnavailable)
 	case exit.Unreachable(err), hungUp(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %w", ondemand.ErrUnavailable, err)
-	case errors.As(err, &refused) && (refused.ConstraintName == contract.UniqueKeyIndex || refused.ConstraintName == contract.OpenBatchRule ||
-		strings.HasPrefix(refused.Code, "P0")): // a function or trigger of the database raised an exception
+	case refused.ConstraintName == contract.UniqueKeyIndex, refused.ConstraintName == contract.OpenBatchRule,
+		strings.HasPrefix(refused.Code, "P0"): // a function or trigger of the database raised an exception
 		return rest.Conflict.Of(claim.Refusal(refused))
-	case errors.As(err, &refused) && len(refused.Code) == 5 &&
-		(refused.Code[:2] == "22" || refused.Code[:2] == "23" || refused.Code == noConversion):
+	case strings.HasPrefix(refused.Code, "22"), strings.HasPrefix(refused.Code, "23"), refused.Code == noConversion:
 		return rest.InvalidJob.Of(claim.Refusal(refused))
 	}
 	return err
