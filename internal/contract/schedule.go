@@ -147,7 +147,7 @@ func (s *Schedule) After() time.Time {
 
 // NewSchedule returns a schedule with the defaults of the table.
 func NewSchedule() Schedule {
-	s := Schedule{SchedulePlan: SchedulePlan{Kind: Cron, CatchUp: Duration(time.Hour), CatchUpMost: 1}, MaxAttempts: 5}
+	s := Schedule{SchedulePlan: SchedulePlan{CatchUp: Duration(time.Hour), CatchUpMost: 1}, MaxAttempts: 5}
 	return s.WithDefaults()
 }
 

@@ -31,7 +31,7 @@ const resumeTimeout = 10 * time.Second
 // pendingResume is a session whose resume offers are not all decided. The loop writes its
 // fields and then closes done.
 type pendingResume struct {
-	resumed []workerproto.Resumed
+	resumed []effect.Resume
 	refused *workerproto.Error // the session was rejected, and no offer was decided
 	done    chan struct{}
 }
@@ -252,13 +252,6 @@ func (u *startups) end(id dispatcherd.SessionID) {
 		defer cancel()
 		_ = schedulestore.Schedules{DB: u.api.pool}.CancelOrphans(ctx) // the controller repeats it
 	})
-}
-
-// resumes records that an execution continues. The waiting Open reads the record.
-func (w *workers) resumes(e *effect.Resume) {
-	if o := w.pendingOf(e.Session); o != nil {
-		o.resumed = append(o.resumed, workerproto.Resumed{Job: e.Job, Attempt: e.Attempt})
-	}
 }
 
 // decided ends the wait of an Open for its resume offers, with or without a rejection. It

@@ -209,7 +209,9 @@ func (w *workers) Tell(e effect.Effect) {
 			s.Close(workerproto.Complain(workerproto.CancelIgnored, "%s", e.Reason).About(e.Job))
 		}
 	case *effect.Resume:
-		w.resumes(e)
+		if o := w.pendingOf(e.Session); o != nil { // the waiting Open continues the execution
+			o.resumed = append(o.resumed, *e)
+		}
 	case *effect.Welcome:
 		w.decided(e.Session, nil)
 	case *effect.TurnAway:

@@ -84,13 +84,5 @@ func (l *Lease) Pause(failed bool) time.Duration {
 // heartbeat reads the cancel requests whose notifications only other dispatchers have
 // processed.
 func TookOver(request *contract.AdoptRequest, result *contract.AdoptResult) bool {
-	if len(result.Jobs) == 0 {
-		return false
-	}
-	for i := range request.Jobs {
-		if !request.Jobs[i].Renewal {
-			return true
-		}
-	}
-	return false
+	return len(result.Jobs) > 0 && slices.ContainsFunc(request.Jobs, func(o contract.ResumeOffer) bool { return !o.Renewal })
 }
