@@ -188,7 +188,7 @@ func (d *Daemon) constructAPI(flows *flowstore.Service) {
 		Book:           d.askBook,
 		Settle:         flows.Settle,
 		Subscribed:     d.reports.notified.Load,
-		Outage:         d.reports.statements.outage,
+		Outage:         d.reports.results.outage,
 		CutOff:         d.listeners.cutOff.Load,
 		Stopping:       d.ending.stopping,
 		Others:         d.heartbeats.otherSlots,

@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dispatcherd/dispatcherd"
-	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
@@ -17,10 +16,8 @@ func newStoreObserver(d *Daemon) *storeObserver {
 		d.metrics.refusedRows.WithLabelValues(string(op))
 	}
 	return &storeObserver{
-		log:        d.log,
-		metrics:    d.metrics,
-		listening:  func(up bool) { d.loop.Order(actor.Listening{On: up}) },
-		statements: statementLog{log: d.log, dsn: d.cfg.DSN, latest: "Postgres does not answer"},
+		Daemon:  d,
+		results: statementLog{log: d.log, dsn: d.cfg.DSN, latest: "Postgres does not answer"},
 		rows: newLimitedLog(d.log, 1,
 			"Postgres refuses a row or has locked it; other rows are processed, and 'dispatcherd job why' says why"),
 		lanes: newLimitedLog(d.log, 1, "Postgres cannot read a lane; its jobs wait, and it is read again every minute"),

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/dispatcherd/dispatcherd/actor"
 	"github.com/dispatcherd/dispatcherd/claim"
 	"github.com/dispatcherd/dispatcherd/internal/dsn"
 	"github.com/dispatcherd/dispatcherd/internal/exit"
@@ -150,21 +151,20 @@ func (t *statementLog) succeeded(op claim.Operation) {
 
 // storeObserver logs and counts statements. It implements claim.Observer.
 type storeObserver struct {
-	log        *zap.Logger
-	metrics    *metrics
-	listening  func(up bool)
-	statements statementLog
-	notified   atomic.Bool // notifications arrive
-	rows       *limitedLog // that Postgres refuses
-	lanes      *limitedLog // that Postgres cannot read
-	down       bool        // a lost connection was logged; used by the goroutine of the listener only
+	*Daemon
+
+	results  statementLog
+	notified atomic.Bool // notifications arrive
+	rows     *limitedLog // that Postgres refuses
+	lanes    *limitedLog // that Postgres cannot read
+	down     bool        // a lost connection was logged; used by the goroutine of the listener only
 }
 
 // Statement implements claim.Observer.
 func (o *storeObserver) Statement(r claim.Report) {
 	o.metrics.statements.WithLabelValues(string(r.Operation), r.Verdict.String()).Observe(r.Took.Seconds())
 	o.metrics.rows.WithLabelValues(string(r.Operation)).Add(float64(r.Rows))
-	o.statements.report(r)
+	o.results.report(r)
 }
 
 // Listening implements claim.Observer. It is called after each failed attempt.
@@ -177,7 +177,7 @@ func (o *storeObserver) Listening(up bool, why error) {
 	}
 	o.down = !up
 	o.notified.Store(up)
-	o.listening(up)
+	o.loop.Order(actor.Listening{On: up})
 }
 
 // Queue implements claim.Observer.

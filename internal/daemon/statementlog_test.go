@@ -12,7 +12,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/dispatcherd/dispatcherd/actor"
+	"github.com/dispatcherd/dispatcherd/actor/effect"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/internal/shell"
+	"github.com/dispatcherd/dispatcherd/internal/timing"
 	"github.com/dispatcherd/dispatcherd/migrations"
 )
 
@@ -142,14 +146,24 @@ func TestAMissingRightIsLoggedWithTheGrantThatAddsIt(t *testing.T) {
 func TestALostListenConnectionIsLoggedOnce(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	arrive := true
-	o := &storeObserver{log: zap.New(core), listening: func(up bool) { arrive = up }}
+	loop := actor.NewActor(actor.New(actor.DefaultConfig()), func(_ *actor.Core, _ timing.Instant, ev actor.Event, _ []effect.Effect) {
+		if listening, is := ev.(actor.Listening); is {
+			arrive = listening.On
+		}
+	})
+	loop.Start(&shell.Ports{Statement: func(effect.Effect) {}})
+	defer loop.Stop()
+	o := &storeObserver{Daemon: &Daemon{log: zap.New(core), loop: loop}}
+	told := func(up bool, why error) (now bool) {
+		o.Listening(up, why)
+		loop.Ask(func(*actor.Core) { now = arrive })
+		return now
+	}
 	for range 2 {
 		for range 3 {
-			o.Listening(false, errors.New("connection refused"))
-			require.False(t, arrive)
+			require.False(t, told(false, errors.New("connection refused")))
 		}
-		o.Listening(true, nil)
-		require.True(t, arrive)
+		require.True(t, told(true, nil))
 		require.Equal(t, []string{"no notifications, only polling finds new jobs", "notifications arrive"}, messages(lines.TakeAll()))
 	}
 }
