@@ -107,8 +107,8 @@ func (c *Core) sortedSessions() []*session {
 	return slices.SortedFunc(maps.Values(c.sessions), byID) // order-free: they are sorted
 }
 
-// RequestsPaused reports whether an operator has paused the requests of a type.
-func (c *Core) RequestsPaused(typ string) bool { return c.controls.paused[typ].requests() }
+// Paused reports whether an operator has paused the rows or the requests of a type.
+func (c *Core) Paused(typ string) bool { return c.controls.paused[typ] != nil }
 
 // endPauses ends the pauses whose time has passed.
 func (c *Core) endPauses() {

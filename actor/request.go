@@ -47,7 +47,7 @@ func (c *Core) rejectRequest(ev Requested) (string, effect.AnswerKind) {
 	switch p := c.controls.paused[ev.Type]; {
 	case c.draining:
 		return "the dispatcher is about to stop", effect.AnswerStopping
-	case !ev.Wait && (p.outlasts(c.now, ev.Deadline) || p.requests() && absent): // others may have slots when the pause ends
+	case !ev.Wait && (p.outlasts(c.now, ev.Deadline) || p != nil && absent && c.otherCapacity[ev.Type] > 0):
 		return p.Text(), effect.AnswerPaused
 	case !c.quotas.Requests.Fits(ev.User, 1):
 		return c.quotas.Requests.Objection(ev.User, 1, "waiting requests"), effect.AnswerBusy

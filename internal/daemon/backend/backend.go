@@ -234,12 +234,13 @@ func (b *Backend) Offered(kind string) bool {
 	return offered
 }
 
-// Elsewhere implements httpapi.Backend. It asks the loop only if another dispatcher has slots for the type. Paused requests go nowhere.
+// Elsewhere implements httpapi.Backend. It asks the loop only if another dispatcher has slots for the type. Of a paused type no request
+// becomes a row, which would wait.
 func (b *Backend) Elsewhere(typ string) (elsewhere bool) {
 	if others := b.Others()[typ]; others > 0 {
 		b.Loop.Ask(func(c *actor.Core) {
 			own, others := c.Capacity(typ)
-			elsewhere = own == 0 && others > 0 && !c.RequestsPaused(typ)
+			elsewhere = own == 0 && others > 0 && !c.Paused(typ)
 		})
 	}
 	return elsewhere

@@ -151,3 +151,15 @@ func TestEventsForDistantCallersAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, rows.distant.running, "no caller waits after the deadline")
 }
+
+// During a pause of rows a request would become a row that waits, although requests are not paused.
+func TestRequestOfAPausedTypeBecomesNoRow(t *testing.T) {
+	w := &slowSlots{}
+	w.open(t, 1)
+	others := map[string]int{"mail": 1}
+	b := New(Config{Loop: w.loop, Others: func() map[string]int { return others }})
+	w.loop.Order(actor.ClusterCapacity{Capacity: others})
+	require.True(t, b.Elsewhere("mail"))
+	w.loop.Order(actor.Controlled{Pauses: []contract.Pause{{Type: "mail", What: contract.PauseQueued}}})
+	require.False(t, b.Elsewhere("mail"))
+}
