@@ -27,7 +27,7 @@ import (
 const (
 	// baseline is the version of the files in the folder schema. Until the first release the files are edited in place, and the
 	// number is raised with each edit. Builds before 100 had numbered migrations.
-	baseline = 120
+	baseline = 121
 	latest   = baseline // the version of the newest upgrade, if there is one
 
 	versionTable = "dispatcherd.schema_version"

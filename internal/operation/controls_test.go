@@ -124,6 +124,8 @@ func TestOperatorsPauseAndDrainBySQL(t *testing.T) {
 			`INSERT INTO dispatcherd.operations (kind, name, until) VALUES ('pause', 'pdf', $1::text::timestamptz)`, until)
 		require.ErrorContains(t, err, "until_is_a_time_or_null")
 	}
+	_, err := w.db.Exec(t.Context(), `INSERT INTO dispatcherd.operations (kind, name) VALUES ('pause', repeat('x', 1001))`)
+	require.ErrorContains(t, err, "name_is_at_most_1000_bytes", "the log contains it")
 	require.Len(t, done, 8)
 	require.Contains(t, done[3], "pause lasts at least")
 	require.Contains(t, done[7], `type "nothing" is not paused`)

@@ -464,7 +464,7 @@ CREATE TABLE dispatcherd.operations (
     who      text        DEFAULT session_user,
     reason   text        CONSTRAINT reason_is_at_most_1000_bytes CHECK (octet_length(reason) <= 1000),
     asked_at timestamptz NOT NULL DEFAULT now(),
-    name     text,
+    name     text        CONSTRAINT name_is_at_most_1000_bytes CHECK (octet_length(name) <= 1000),
     until    timestamptz CONSTRAINT until_is_a_time_or_null CHECK (isfinite(until)),
     CONSTRAINT operation_has_a_target CHECK (coalesce(target, 0) > 0 OR kind IN ('repair', 'limits_edited')
         OR kind IN ('pause', 'pause_queued', 'pause_requests', 'resume', 'drain', 'undrain', 'drain_dispatcher', 'resume_dispatcher')

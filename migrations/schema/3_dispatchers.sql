@@ -211,4 +211,4 @@ END $$;
 -- refuses to run if the daemon is older than this version. An upgrade that earlier daemons can use keeps the number; one that they cannot
 -- use raises it.
 CREATE FUNCTION dispatcherd.compatible_from() RETURNS bigint
-LANGUAGE sql IMMUTABLE AS 'SELECT 120::bigint';
+LANGUAGE sql IMMUTABLE AS 'SELECT 121::bigint';
