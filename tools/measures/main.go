@@ -97,7 +97,7 @@ func (t *tree) measures() ([]measure, error) {
 	product, tests, sql := t.goCode(isProduct), t.goCode(isTest), t.sqlCode()
 	packages, single := t.packages()
 	return []measure{
-		{"product Go, tokens", 350577, product.tokens, "≤ 280000", 322_000},
+		{"product Go, tokens", 350577, product.tokens, "≤ 280000", 346_870},
 		{"product Go, files", 454, len(product.lengths), "", noBound},
 		{"product Go, function length, 90th percentile", 24, percentile(product.functions, 90), "≤ 30", noBound},
 		{"product Go, function length, longest", 70, percentile(product.functions, 100), "≤ 70", noBound},
