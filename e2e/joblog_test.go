@@ -11,6 +11,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/claim"
+	"github.com/dispatcherd/dispatcherd/client"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
 )
 
@@ -40,12 +41,23 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	go func() { followed <- h.onAPI("", "job", "follow", fmt.Sprint(id)) }()
 	eventually(t, func() bool { return metricsOn(t, cfg)["dispatcherd_api_watched_rows"] == 1 },
 		func() string { return "a caller that follows the job" })
+	c, err := client.New(client.Options{Socket: cfg.APISocket})
+	require.NoError(t, err)
+	events := make(chan string, 2000)
+	go func() {
+		_, _ = c.Follow(t.Context(), id, "", func(e client.Event) error { // the result is read below
+			events <- e.Name + " " + string(e.Data)
+			return nil
+		})
+	}()
+	require.Contains(t, receive(t, events, "an event says that the job runs"), "running")
 	says(1, "warn", "font missing")
 	says(2, "warn", "of an attempt that does not exist")
 	raw.expect("stale")
 	require.Positive(t, metricsOn(t, cfg)[`dispatcherd_state{what="job_log_bytes"}`])
 	raw.say(`{"op":"fail","job":%d,"attempt":1,"session":%q,"error":"no paper"}`, id, raw.nonce)
 	require.EqualValues(t, 2, raw.expect("job").Attempt)
+	require.Contains(t, receive(t, events, "a line of the log"), "font missing")
 	require.Equal(t, "warn: font missing\n", w.log(id), "of the attempt that ended")
 
 	for n := range 1000 {
@@ -65,7 +77,6 @@ func TestLogOfAnAttemptIsStreamedAndKept(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.body), &answer))
 	require.JSONEq(t, string(w.get(id).Log), string(answer.Log))
 	said := receive(t, followed, "job follow ends").err
-	require.Contains(t, said, "warn: font missing\n")
 	require.Contains(t, said, "info: page 999\nerror: <U+001B>[31mred\nsecond line\n")
 	eventually(t, func() bool { return metricsOn(t, cfg)[`dispatcherd_state{what="job_log_bytes"}`] == 0 },
 		func() string { return "no log in memory" })
