@@ -3,6 +3,8 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dispatcherd/dispatcherd/internal/contract"
@@ -92,9 +94,9 @@ type Plan struct {
 	rules   map[ruleName]*rule
 	zones   zones
 	counts  [invalid + 1]int
-	most    int                // schedules
-	excess  map[int64]struct{} // schedules that the bound has refused
-	delayed map[int64]int64    // by schedule: since when a tick is due that could not be made
+	most    int             // schedules
+	excess  map[int64]bool  // schedules that the bound has refused
+	delayed map[int64]int64 // by schedule: since when a tick is due that could not be made
 }
 
 // New returns an empty plan that is bounded to most schedules; 0 = MaxSchedules.
@@ -105,7 +107,7 @@ func New(start Start, most int) *Plan {
 		entries: map[int64]*entry{},
 		rules:   map[ruleName]*rule{},
 		zones:   zones{},
-		excess:  map[int64]struct{}{},
+		excess:  map[int64]bool{},
 		delayed: map[int64]int64{},
 	}
 }
@@ -131,11 +133,7 @@ func (p *Plan) Version(id int64) int64 {
 
 // IDs returns the ids of all schedules, in no order.
 func (p *Plan) IDs() []int64 {
-	ids := make([]int64, 0, len(p.entries))
-	for id := range p.entries { // order-free: the caller gets a set
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(p.entries)) // order-free: the caller gets a set
 }
 
 // Set adds a schedule, or replaces it. mark is its high-water mark, or zero. If the schedule
@@ -143,7 +141,7 @@ func (p *Plan) IDs() []int64 {
 func (p *Plan) Set(now time.Time, s *contract.SchedulePlan, mark time.Time) error {
 	p.Remove(s.ID)
 	if len(p.entries) >= p.most {
-		p.excess[s.ID] = struct{}{}
+		p.excess[s.ID] = true
 		return fmt.Errorf(
 			"%d schedules exist, and no more can run: remove others, for example with 'dispatcherd schedule rm old', then this one "+
 				"runs within a minute",

@@ -81,11 +81,11 @@ type Controller struct {
 	plan       *schedule.Plan // nil = not the controller, or not yet loaded
 	again      []int64        // schedules to read, also without a record
 	edited     bool
-	queued     map[int64]struct{}              // schedules with queued ticks
+	queued     map[int64]bool                  // schedules with queued ticks
 	queueAt    time.Time                       // next read of queued ticks
 	queuedAt   time.Time                       // last read of queued ticks
 	unreported map[int64]schedulestore.Problem // by schedule: not yet in the column error
-	refused    map[int64]struct{}              // schedules whose last tick Postgres has refused
+	refused    map[int64]bool                  // schedules whose last tick Postgres has refused
 	reportAt   time.Time                       // next write of the column error
 	resyncAt   time.Time
 	expireAt   time.Time // next deletion of old ticks

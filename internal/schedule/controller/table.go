@@ -23,13 +23,10 @@ func (c *Controller) load(ctx context.Context) error {
 			return err
 		}
 		plan = schedule.New(start, c.MaxSchedules)
-		c.queued, c.unreported, c.refused = map[int64]struct{}{}, map[int64]schedulestore.Problem{}, map[int64]struct{}{}
+		c.queued, c.unreported, c.refused = map[int64]bool{}, map[int64]schedulestore.Problem{}, map[int64]bool{}
 	}
 	plan.Compare()
-	gone := map[int64]struct{}{}
-	for _, id := range plan.IDs() {
-		gone[id] = struct{}{}
-	}
+	read := map[int64]bool{}
 	for after := int64(0); ; {
 		rows, err := c.table.Load(ctx, after)
 		if err != nil {
@@ -40,8 +37,7 @@ func (c *Controller) load(ctx context.Context) error {
 		}
 		for i := range rows {
 			row := &rows[i]
-			after = row.ID
-			delete(gone, row.ID)
+			after, read[row.ID] = row.ID, true
 			if c.plan != nil && plan.Version(row.ID) == row.Version {
 				continue
 			}
@@ -51,9 +47,11 @@ func (c *Controller) load(ctx context.Context) error {
 		}
 	}
 	c.resyncAt = time.Now().Add(c.Resync) // a removal may need an earlier one
-	for id := range gone {
-		repaired++
-		c.remove(plan, id)
+	for _, id := range plan.IDs() {
+		if !read[id] {
+			repaired++
+			c.remove(plan, id)
+		}
 	}
 	if c.plan != nil && repaired > 0 {
 		c.Metrics.repaired.Add(float64(repaired))
@@ -102,11 +100,11 @@ func (c *Controller) remove(plan *schedule.Plan, id int64) {
 
 // noteRefusal notes whether Postgres refuses the ticks of a schedule, for the column error.
 func (c *Controller) noteRefusal(t *schedule.Tick, m contract.MadeTick) {
-	_, before := c.refused[t.Schedule]
+	before := c.refused[t.Schedule]
 	switch {
 	case c.plan == nil || m.Outcome == contract.TickLocked:
 	case m.Err != nil && !before:
-		c.refused[t.Schedule] = struct{}{}
+		c.refused[t.Schedule] = true
 		c.unreported[t.Schedule] = schedulestore.Problem{
 			Schedule: t.Schedule,
 			Version:  t.Version,
@@ -191,7 +189,7 @@ func (c *Controller) wait(id int64) {
 	if len(c.queued) == 0 {
 		c.queueAt = time.Now()
 	}
-	c.queued[id] = struct{}{}
+	c.queued[id] = true
 }
 
 // startQueued starts queued ticks whose turn has come.
