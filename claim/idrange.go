@@ -63,7 +63,7 @@ func encodeDone(items []contract.Finish, me int32) []any {
 	for i, place := range r.place {
 		attempts[place] = int32(items[i].Attempt)
 	}
-	results, resultEnds := r.values(items, resultOf)
+	results, resultEnds := r.values(items, func(f *contract.Finish) []byte { return f.Result })
 	placements, placementEnds := r.values(items, placementOf)
 	return []any{attempts, me, results, resultEnds, r.low, r.high, r.base, placements, placementEnds}
 }
@@ -84,14 +84,4 @@ func (r *idRanges) values(items []contract.Finish, value func(*contract.Finish) 
 		ends = nil
 	}
 	return values, ends
-}
-
-// resultOf returns the bytes to store. doneSQL would store no result for zero bytes.
-// An empty result that is not nil is invalid JSON, so resultOf replaces it by a
-// space, which Postgres rejects.
-func resultOf(item *contract.Finish) []byte {
-	if item.Result != nil && len(item.Result) == 0 {
-		return []byte(" ")
-	}
-	return item.Result
 }

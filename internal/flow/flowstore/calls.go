@@ -79,14 +79,14 @@ func (a API) get(r *rest.Request, q *ID) (contract.Batch, error) {
 // whole returns an error if the caller may not use the types of all members.
 func (a API) whole(r *rest.Request, q *ID) error {
 	b, err := a.get(r, q)
-	if err == nil {
-		var types []string
-		var all bool
-		if types, all, err = a.joins(r).MemberTypes(r.Context(), &b); err == nil {
-			err = rest.PermitTypes(r, types, all)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	types, all, err := a.joins(r).MemberTypes(r.Context(), &b)
+	if err != nil {
+		return err
+	}
+	return rest.PermitTypes(r, types, all)
 }
 
 // Opened answers the opening of a batch.
@@ -233,10 +233,7 @@ func (a API) insert(r *rest.Request, _ *struct{}) (f contract.InsertedFlow, err 
 
 // usedBy returns what the nodes and the callback of a document need, and the existing jobs whose results nodes may take.
 func usedBy(document []byte) (jobs []contract.Needs, ids []int64, err error) {
-	var flow struct {
-		Callback json.RawMessage   `json:"callback"`
-		Nodes    []json.RawMessage `json:"nodes"`
-	}
+	var flow joins.Document
 	if err := json.Unmarshal(document, &flow); err != nil {
 		return nil, nil, rest.InvalidRequest.Of(
 			`a flow is a JSON object, for example {"nodes": [{"name": "load", "type": "load"}, {"name": "sum", "type": "sum", "after": ["load"]}]}`,

@@ -26,12 +26,15 @@ func checkRepeated(object []byte, fields []string, rule, what string) error {
 	return nil
 }
 
+// Document is what the programs read of the document of a flow.
+type Document struct {
+	Callback json.RawMessage   `json:"callback"`
+	Nodes    []json.RawMessage `json:"nodes"`
+}
+
 // checkDocument returns an error if an object of a flow has a member twice, or Postgres cannot store a node.
 func checkDocument(document []byte) error {
-	var flow struct {
-		Callback json.RawMessage   `json:"callback"`
-		Nodes    []json.RawMessage `json:"nodes"`
-	}
+	var flow Document
 	if err := json.Unmarshal(document, &flow); err != nil {
 		return nil //nolint:nilerr // Postgres names the value of another type
 	}
