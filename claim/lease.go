@@ -143,7 +143,7 @@ func (s *Store) Join(ctx context.Context) (int32, error) {
 				s.config.Identity.Incarnation,
 				s.config.Identity.Lock,
 				s.me.Load(),
-			).QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
+			).QueryRow(ScanRow(&id))
 			err := c.SendBatch(c, &batch).Close()
 			if !errors.Is(err, pgx.ErrNoRows) { // no row: the id exists, which has a probability below 1 in 1,000,000
 				return 0, err
@@ -203,7 +203,7 @@ func (s *Store) beat(c Session, req *contract.HeartbeatRequest, res *contract.He
 	})
 	batch.Queue("SAVEPOINT beaten")
 	batch.Queue("SET LOCAL statement_timeout = '200ms'")
-	batch.Queue("waiting").QueryRow(func(row pgx.Row) error { return row.Scan(&found) })
+	batch.Queue("waiting").QueryRow(ScanRow(&found))
 	batch.Queue("COMMIT")
 	err = c.SendBatch(c, &batch).Close()
 	if beaten && AnswerCode(err) != "" { // it took too long, or cannot be read: to look without a reason costs less than the lease
@@ -297,7 +297,7 @@ func afterClaims(c Session, me int32, sql string, args ...any) (epoch int32, err
 	var batch pgx.Batch // one transaction
 	batch.Queue(`SELECT set_config('lock_timeout', current_setting('statement_timeout'), true)`)
 	batch.Queue(`SELECT FROM dispatcherd.dispatchers WHERE id = $1 FOR UPDATE`, me)
-	batch.Queue(sql+` RETURNING epoch`, slices.Concat([]any{me}, args)...).QueryRow(func(row pgx.Row) error { return row.Scan(&epoch) })
+	batch.Queue(sql+` RETURNING epoch`, slices.Concat([]any{me}, args)...).QueryRow(ScanRow(&epoch))
 	if err = c.SendBatch(c, &batch).Close(); errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

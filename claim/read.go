@@ -87,6 +87,19 @@ func List[T any](ctx context.Context, db DB, sql string, args ...any) ([]T, erro
 	return Rows(ctx, db, pgx.RowToStructByNameLax[T], sql, args...)
 }
 
+// ScanRow returns a function for a statement of a batch that reads its only row into variables.
+func ScanRow(into ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error { return row.Scan(into...) }
+}
+
+// ReadRows returns a function for a statement of a batch that reads its rows into a list.
+func ReadRows[T any](list *[]T, row pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*list, err = pgx.CollectRows(rows, row)
+		return err
+	}
+}
+
 // query runs a statement. If it fails, the first read of the rows returns the error.
 func (j Jobs) query(ctx context.Context, sql string, args ...any) pgx.Rows {
 	rows, _ := j.DB.Query(ctx, sql, args...)

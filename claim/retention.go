@@ -159,10 +159,7 @@ func (s *Store) emptyRest(ctx context.Context, status string, keep time.Duration
 	for more := true; more; {
 		var ids []dispatcherd.JobID
 		err := s.briefly(ctx, k, `SELECT id FROM `+rest+old+`ORDER BY coalesce(finished_at, '-infinity') LIMIT $2`, []any{keep, restMost},
-			func(rows pgx.Rows) (err error) {
-				ids, err = pgx.CollectRows(rows, pgx.RowTo[dispatcherd.JobID])
-				return err
-			})
+			ReadRows(&ids, pgx.RowTo[dispatcherd.JobID]))
 		deleted, blocked := 0, k.Blocked
 		for some := range slices.Chunk(ids, restPortion) {
 			if err != nil {

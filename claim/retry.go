@@ -34,10 +34,7 @@ func (j Jobs) RetryMany(ctx context.Context, ids []dispatcherd.JobID) (n int, le
 		batch.Queue(`SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`) // as Pin, in any session
 		batch.Queue(lockSchedulesSQL, bigints(ids))
 		batch.Queue(lockEndedSQL, bigints(ids))
-		batch.Queue(endedJobsSQL, bigints(ids)).Query(func(rows pgx.Rows) (err error) {
-			ended, err = pgx.CollectRows(rows, pgx.RowToStructByPos[endedJob])
-			return err
-		})
+		batch.Queue(endedJobsSQL, bigints(ids)).Query(ReadRows(&ended, pgx.RowToStructByPos[endedJob]))
 		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}

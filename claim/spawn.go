@@ -83,11 +83,10 @@ func InsertChildren(ctx context.Context, tx pgx.Tx, r *contract.SpawnRequest) (i
 	var problem, keys string
 	var asked, callback bool
 	var open int
-	lock := func(row pgx.Row) error { return row.Scan(&keys, nil) }
-	state := func(row pgx.Row) error { return row.Scan(&asked, &callback, &open) }
+	state := ScanRow(&asked, &callback, &open)
 	var batch pgx.Batch
-	batch.Queue(childProblemSQL, string(r.Jobs)).QueryRow(func(row pgx.Row) error { return row.Scan(&place, &problem) })
-	batch.Queue(lockParentSQL, parent, int32(r.Attempt)).QueryRow(lock)
+	batch.Queue(childProblemSQL, string(r.Jobs)).QueryRow(ScanRow(&place, &problem))
+	batch.Queue(lockParentSQL, parent, int32(r.Attempt)).QueryRow(ScanRow(&keys, nil))
 	batch.Queue(parentStateSQL, parent).QueryRow(state)
 	err = tx.SendBatch(ctx, &batch).Close()
 	switch {

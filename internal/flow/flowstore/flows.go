@@ -69,7 +69,7 @@ func (s *step) do(ctx context.Context) error {
 	var locked, noInserts bool
 	var batch pgx.Batch
 	batch.Queue("BEGIN")
-	batch.Queue(lockSQL, s.target).QueryRow(func(row pgx.Row) error { return row.Scan(&locked, &s.Busy, &noInserts) })
+	batch.Queue(lockSQL, s.target).QueryRow(claim.ScanRow(&locked, &s.Busy, &noInserts))
 	defer func() {
 		if s.conn.PgConn().TxStatus() != 'I' {
 			_, _ = s.conn.Exec(ctx, "ROLLBACK")
@@ -82,7 +82,7 @@ func (s *step) do(ctx context.Context) error {
 			Unlinked []dispatcherd.JobID
 		}
 		if !last {
-			batch.Queue(viewSQL, s.target, s.limits.Items).QueryRow(func(row pgx.Row) error { return row.Scan(&view) })
+			batch.Queue(viewSQL, s.target, s.limits.Items).QueryRow(claim.ScanRow(&view))
 		}
 		err := s.conn.SendBatch(ctx, &batch).Close()
 		if s.Left = s.Left || s.Busy; err != nil || !locked || last {

@@ -293,7 +293,7 @@ func (c *Controller) admit(ctx context.Context, admitted map[int64]dispatcherd.D
 		var expected []int32 // milliseconds
 		var is bool
 		args := []any{c.Dispatcher, c.number, ids, group[0].Fence, group[0].Dispatcher, starts}
-		scan := func(row pgx.Row) error { return row.Scan(&is, &found, &expected, nil) }
+		scan := claim.ScanRow(&is, &found, &expected, nil)
 		var batch pgx.Batch // one transaction
 		batch.Queue(impatient)
 		batch.Queue(admitSQL, args...).QueryRow(scan)

@@ -171,19 +171,13 @@ func readFacts(ctx context.Context, tx pgx.Tx, requests []schedule.Request) (fac
 	var locked []int64
 	var batch pgx.Batch
 	batch.Queue(planSQL)
-	batch.Queue(lockSQL, ids).Query(func(rows pgx.Rows) (err error) {
-		locked, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		return err
-	})
+	batch.Queue(lockSQL, ids).Query(claim.ReadRows(&locked, pgx.RowTo[int64]))
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, err
 	}
 	for i, rest := 0, locked; i == 0 || len(rest) > 0 && i < len(forgetMost); i++ {
 		batch = pgx.Batch{}
-		batch.Queue(forgetSQL, rest, forgetMost[i]).Query(func(rows pgx.Rows) (err error) {
-			rest, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			return err
-		})
+		batch.Queue(forgetSQL, rest, forgetMost[i]).Query(claim.ReadRows(&rest, pgx.RowTo[int64]))
 		batch.Queue(factsSQL, ids, queued).Query(func(rows pgx.Rows) (err error) {
 			facts, err = collectFacts(rows)
 			return err
