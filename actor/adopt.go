@@ -225,7 +225,7 @@ func (ev Adopted) apply(c *Core) {
 		if _, busy := slices.BinarySearch(ev.Result.Busy, o.Job); busy && (o.renews != 0 || o.session != nil && o.busy < busyAnswers) {
 			pause := c.cfg.RetryStatement
 			if o.renews != 0 {
-				pause = lockedPause
+				pause = repeatPause
 			}
 			o.due = c.now.After(pause.Delay(o.busy, c.rng))
 			o.busy++

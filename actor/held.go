@@ -11,8 +11,8 @@ import (
 	"github.com/dispatcherd/dispatcherd/internal/timing"
 )
 
-// lockedPause is the pause after which a statement about a row that was locked is sent again.
-var lockedPause = timing.Backoff{Base: time.Second, Max: time.Minute}
+// repeatPause is the pause after which a statement about a row that was locked, or that Postgres refused, is sent again.
+var repeatPause = timing.Backoff{Base: time.Second, Max: time.Minute}
 
 // heldBatch bounds the held ends of one finish. The store can then repeat each of them
 // within one call.
@@ -51,7 +51,7 @@ func (h *heldEnds) hold(f *contract.Finish, reason string, again bool, now timin
 		h.why = map[dispatcherd.JobID]heldReason{}
 	}
 	tries := h.why[f.ID].tries
-	due := now.After(lockedPause.Delay(tries, rng))
+	due := now.After(repeatPause.Delay(tries, rng))
 	h.why[f.ID] = heldReason{reason: reason, tries: tries + 1}
 	h.waiting = append(h.waiting, heldEnd{Finish: *f, again: again, due: due})
 	if h.next == 0 || due < h.next {

@@ -170,7 +170,7 @@ func (b *Backlog) query(r Lane, limit int) contract.LaneQuery {
 // needs no full scan.
 const overlap = 100 * time.Millisecond
 
-// recent returns the key before all rows that became due within overlap.
+// recent returns the key before all rows that became due in the last 100 ms, see overlap.
 func (b *Backlog) recent() contract.Key {
 	return contract.Key{RunAt: b.DBNow()*1000 - overlap.Microseconds()}
 }

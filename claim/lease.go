@@ -369,7 +369,7 @@ FROM predecessor p WHERE d.id = p.id`
 // predecessor.Incarnation from the file of the lock. Then no living process has this
 // identity, because a living process would hold its lock. DeclareLost does not affect
 // a dispatcher that has another incarnation, another lock or no lock, or that has
-// handed over. So an identity without incarnation or lock is that of none.
+// handed over. No dispatcher matches an identity without incarnation or lock, so DeclareLost then returns false.
 //
 // DeclareLost may be called before [Store.Join]. After an error it may be called again.
 func (s *Store) DeclareLost(ctx context.Context, predecessor Identity, hold, least time.Duration) (found bool, err error) {

@@ -167,11 +167,14 @@ func (c *Client) Send(ctx context.Context, method, path string, body io.Reader, 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	maps.Copy(req.Header, header)
-	own, err := c.proofs.Token()
+	token := c.token
+	if token == "" {
+		token, err = c.proofs.Token()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if token := cmp.Or(c.token, own); token != "" {
+	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := c.http.Do(req)

@@ -24,22 +24,28 @@ type (
 	DrainState = contract.DrainState
 )
 
-var errNoType = rest.InvalidRequest.Of("the type is empty")
+// checkType refuses an empty type, because segment would make another type of it.
+func checkType(typ string) error {
+	if typ == "" {
+		return rest.InvalidRequest.Of("the type is empty")
+	}
+	return nil
+}
 
 // PauseType pauses a type in the whole cluster: none of its jobs starts any more. It replaces an earlier pause. Unconfirmed names the
-// dispatchers that have not said within two seconds that they follow it.
+// dispatchers that have not said within two seconds that they follow it. An empty type is refused.
 func (c *Client) PauseType(ctx context.Context, typ string, order PauseOrder) (s PauseState, err error) {
-	if typ == "" { // segment would make another type of it
-		return s, errNoType
+	if err := checkType(typ); err != nil {
+		return s, err
 	}
 	return Call[PauseState](ctx, c, http.MethodPost, "/v1/types/"+segment(typ)+"/pause", order)
 }
 
 // SetRetries sets the retry policy of a type for the jobs that have none. It replaces the former policy; the zero policy is that of the
-// dispatchers. Unconfirmed names the dispatchers that have not said within two seconds that they follow it.
+// dispatchers. Unconfirmed names the dispatchers that have not said within two seconds that they follow it. An empty type is refused.
 func (c *Client) SetRetries(ctx context.Context, typ string, p RetryPolicy) (s RetryState, err error) {
-	if typ == "" {
-		return s, errNoType
+	if err := checkType(typ); err != nil {
+		return s, err
 	}
 	return Call[RetryState](ctx, c, http.MethodPut, "/v1/types/"+segment(typ)+"/retries", p)
 }

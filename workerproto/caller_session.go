@@ -83,7 +83,7 @@ func (s *CallerSession) hello(f CallerFrame) error {
 	return nil
 }
 
-// check returns an error about a hello that is refused whoever has sent it.
+// check returns an error about a hello that is refused for every sender.
 func (m *CallerHello) check() *Error {
 	if m.Worker != "" {
 		return Complain(NotHello,

@@ -32,7 +32,8 @@ const (
 // each target before it in its queue, and for a third as many behind it.
 //
 // In a queue, owners take turns. If a producer inserts 1,000 flows at once, and another one inserts a flow after it, the flow of the second
-// one gets the second step.
+// one gets the second step. A search knows the owners of what it finds. All others, for which a job has ended here, take turns as if they
+// had one owner.
 type Turns struct {
 	queues    [4]queue
 	paused    []*turn
@@ -82,7 +83,7 @@ func (t *Turns) Add(id dispatcherd.JobID, owner string, fresh bool) {
 		t.turns = map[dispatcherd.JobID]*turn{}
 	}
 	if waits := t.turns[id]; waits != nil {
-		waits.again = true
+		waits.again, waits.owner = true, cmp.Or(owner, waits.owner)
 	} else if len(t.turns) < mostTurns {
 		t.turns[id] = &turn{id: id, owner: owner}
 		t.append(1-number(fresh), t.turns[id])

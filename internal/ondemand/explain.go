@@ -27,15 +27,15 @@ func Explain(err error) *rest.Problem {
 // pausePatience is when a caller may try again after a pause without an end has refused its request.
 const pausePatience = time.Minute
 
-// kinds are the problems of answers that are not Done.
-var kinds = map[AnswerKind]rest.Kind{
+// problems are the kinds of the problems of answers that are not Done.
+var problems = map[AnswerKind]rest.Kind{
 	Failed: rest.JobFailed, Late: rest.DeadlinePassed, Unsupported: rest.NoSlot, Busy: rest.QueueFull, Stopping: rest.Stopping,
 	Paused: rest.Paused, Cancelled: rest.JobCancelled,
 }
 
 // ExplainAnswer returns the problem of an answer that is not Done.
 func ExplainAnswer(a *Answer) *rest.Problem {
-	p := kinds[a.Kind].Of(a.Reason)
+	p := cmp.Or(problems[a.Kind], rest.Internal).Of(a.Reason)
 	p.Via = a.Via
 	switch a.Kind {
 	case Unsupported:

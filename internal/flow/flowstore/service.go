@@ -177,9 +177,9 @@ func (s *Service) stepOf(ctx context.Context, id dispatcherd.JobID, limits flow.
 			zap.Int64("job", int64(id)), zap.Int("counters", r.Wrong))
 	}
 	if aside {
-		// The reason is not logged, because it may quote a row.
-		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails; 'dispatcherd flow show' says why",
-			zap.Int64("job", int64(id)))
+		// The message is not logged, because it may quote a row.
+		s.Log.Error("flows: a batch or flow is set aside, because its smallest step fails; 'dispatcherd batch show' says why, and "+
+			"'dispatcherd flow repair' tries again", zap.Int64("job", int64(id)), zap.String("sqlstate", claim.AnswerCode(err)))
 		return s.Table.SetAside(ctx, id, err)
 	}
 	if perhaps {

@@ -241,7 +241,7 @@ func TestTargetWhoseStepsFailIsSetAsideAndDelaysNoOther(t *testing.T) {
 	}
 	require.Equal(t, []dispatcherd.JobID{1}, f.aside)
 	require.Equal(t, time.Hour, wait)
-	require.Equal(t, map[string]any{"job": int64(1)}, logs.All()[0].ContextMap(), "the payload is not logged")
+	require.Equal(t, map[string]any{"job": int64(1), "sqlstate": "P0001"}, logs.All()[0].ContextMap(), "the payload is not logged")
 }
 
 // A page that cannot be read, or a row that Go cannot decode, returns with each step of its target.
