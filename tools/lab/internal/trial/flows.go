@@ -34,7 +34,7 @@ var flows = Trial{
 	Least: [3]time.Duration{15 * time.Second, time.Minute, 10 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		for _, d := range s.Daemons {
-			d.Database.Set(fault.Rules{LoseAnswers: 0.1, Lossy: []string{"stmtcache_", "done", "ended", "back"}})
+			d.Database.Set(fault.Rules{LoseAnswers: 0.1, Lossy: []string{"stmtcache_", "done", "ended", "pending"}})
 		}
 		var (
 			inserting        sync.WaitGroup

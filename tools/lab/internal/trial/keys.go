@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,8 +40,8 @@ func keyedMix(n int64) history.Work {
 
 var keys = Trial{
 	Name: "keys",
-	About: "jobs with keys while workers are killed every 500 ms, a dispatcher every 4 s, Postgres every 7 s, as often a " +
-		"dispatcher loses Postgres for longer than its lease, and every tenth answer about permits is lost: " +
+	About: "jobs with keys while workers are killed every 500 ms, a dispatcher every 4 s, Postgres every 7 s, as often the " +
+		"controller loses Postgres for longer than its lease, and every tenth answer about permits is lost: " +
 		"no key has more holders than its capacity, and jobs get their permits in order",
 	Setup: stage.Setup{
 		Daemons:  3,
@@ -79,7 +80,12 @@ var keys = Trial{
 				s.giveUp(s.slotsOf(d))
 				d.Kill()
 			case i%14 == 6: // for longer than the lease, so that another dispatcher becomes the controller
-				d := s.Daemons[i/14%len(s.Daemons)]
+				controller, err := s.Controller(ctx)
+				if err != nil || controller < 0 {
+					problem = errors.Join(problem, err)
+					return
+				}
+				d := s.Daemons[controller]
 				s.giveUp(s.slotsOf(d))
 				d.Database.Set(fault.Rules{Refuse: true})
 				d.Database.Cut()

@@ -124,7 +124,7 @@ var lostAnswers = Trial{
 	Jobs:  [3]int{4000, 20_000, 200_000},
 	Least: [3]time.Duration{6 * time.Second, 15 * time.Second, 3 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
-		lossy := fault.Rules{LoseAnswers: 0.1, Lossy: []string{"alone", "shared", "resolve", "done", "ended", "back", "adopt"}}
+		lossy := fault.Rules{LoseAnswers: 0.1, Lossy: []string{"claim", "claim-contended", "resolve", "done", "ended", "pending", "adopt"}}
 		for _, d := range s.Daemons {
 			d.Database.Set(lossy)
 		}
