@@ -58,7 +58,7 @@ func TestPendingJobsAreCountedInPostgres(t *testing.T) {
 	cfg.CountPending = 20 * time.Millisecond
 	cfg.Core.LaneLength = 1
 	h := w.start(cfg)
-	r := helloRaw(t, cfg.WorkerSocket, "probe")
+	r := helloRaw(t, cfg.WorkerSocket, "probe").answering()
 	for range 7 {
 		w.insert("probe", work{})
 	}
