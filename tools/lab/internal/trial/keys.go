@@ -80,19 +80,9 @@ var keys = Trial{
 				s.giveUp(s.slotsOf(d))
 				d.Kill()
 			case i%14 == 6: // for longer than the lease, so that another dispatcher becomes the controller
-				controller, err := s.Controller(ctx)
-				if err != nil || controller < 0 {
-					problem = errors.Join(problem, err)
-					return
-				}
-				d := s.Daemons[controller]
-				s.giveUp(s.slotsOf(d))
-				d.Database.Set(fault.Rules{Refuse: true})
-				d.Database.Cut()
-				cuts.Go(func() {
-					s.rest(ctx, 5*time.Second)
-					d.Database.Set(lossy)
-				})
+				back, err := s.cutOffController(ctx, lossy)
+				problem = errors.Join(problem, err)
+				cuts.Go(back)
 			}
 		})
 		cuts.Wait()
@@ -116,6 +106,36 @@ var keys = Trial{
 	},
 }
 
+// cutOffController refuses Postgres to the controller. The result waits for longer than its lease, and gives it Postgres again.
+func (s *Scene) cutOffController(ctx context.Context, afterwards fault.Rules) (back func(), err error) {
+	controller, err := s.Controller(ctx)
+	if err != nil || controller < 0 {
+		return func() {}, err
+	}
+	d := s.Daemons[controller]
+	s.giveUp(s.slotsOf(d))
+	d.Database.Set(fault.Rules{Refuse: true})
+	d.Database.Cut()
+	return func() {
+		s.rest(ctx, 5*time.Second)
+		d.Database.Set(afterwards)
+	}, nil
+}
+
+// formerControllers returns a trial in which nothing else happens than that controllers lose Postgres, so former controllers live for long.
+func formerControllers(t Trial) Trial {
+	t.Least[Short] = 25 * time.Second
+	t.Trouble = func(ctx context.Context, s *Scene) (problem error) {
+		s.every(ctx, 4*time.Second, func(int) {
+			back, err := s.cutOffController(ctx, fault.Rules{})
+			problem = errors.Join(problem, err)
+			back()
+		})
+		return problem
+	}
+	return t
+}
+
 // keyControls are the controls of keys.
 func keyControls() []*Control {
 	short := keys
@@ -128,7 +148,7 @@ func keyControls() []*Control {
 	return []*Control{
 		{
 			Trial: named(
-				short,
+				formerControllers(short),
 				"key-number-out",
 				"a former controller admits jobs as long as it lives, and its statements check neither the role nor the number",
 				Cut{
