@@ -94,6 +94,7 @@ func (s *Scene) ageSessions(ctx context.Context) error {
 		return err
 	}
 	s.untilCured(ctx, "read-only sessions", 3*cured, &s.ready, &s.with)
+	s.rest(ctx, cured) // what has begun in this time ends before the next fault
 	return errors.Join(
 		s.Exec(whole, `ALTER SYSTEM RESET default_transaction_read_only`, `SELECT pg_reload_conf()`),
 		s.setDatabase(ctx, `RESET default_transaction_read_only`),
