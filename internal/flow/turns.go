@@ -62,7 +62,7 @@ type turn struct {
 	seen     int       // Turns.succeeded at the last failure
 	again    bool      // it was added while it had a turn
 
-	round, since int // in its queue: each owner has one target in a round, and the order within a round
+	round, order int // in its queue: each owner has one target in a round, and the order within a round
 	place        int32
 }
 
@@ -71,7 +71,7 @@ type first struct{}
 
 // Before implements heap.Order.
 func (first) Before(a, b *turn) bool {
-	return cmp.Or(cmp.Compare(a.pause, b.pause), cmp.Compare(a.round, b.round), cmp.Compare(a.since, b.since)) < 0
+	return cmp.Or(cmp.Compare(a.pause, b.pause), cmp.Compare(a.round, b.round), cmp.Compare(a.order, b.order)) < 0
 }
 
 // Place implements heap.Order.
@@ -96,7 +96,7 @@ func (t *Turns) append(n int, turn *turn) {
 		q.rounds = map[string]int{}
 	}
 	t.waited++
-	turn.round, turn.since = max(q.round, q.rounds[turn.owner])+1, t.waited
+	turn.round, turn.order = max(q.round, q.rounds[turn.owner])+1, t.waited
 	q.rounds[turn.owner] = turn.round
 	q.targets.Put(turn)
 }
