@@ -15,7 +15,7 @@ const (
 )
 
 // failurePause is the pause after a step that failed.
-var failurePause = timing.Backoff{Base: 500 * time.Millisecond, Max: 8 * time.Second}
+var failurePause = timing.Backoff{Base: 20 * time.Millisecond, Max: 8 * time.Second}
 
 // Turn decides when the next step of a service begins, and what it is told. The caller begins the step when it is due, does it with
 // Service.Do, and ends it. Times are local.

@@ -10,10 +10,10 @@ import (
 )
 
 // Full are the limits of a step without a reason for lower ones.
-var Full = Limits{Items: 1000, Bytes: 4 << 20}
+var Full = Limits{Items: 1000, Bytes: 4 << 20, Time: 25 * time.Millisecond}
 
 const (
-	smallest   = 10                    // how often failures halve the limits at most: then they are one row
+	smallest   = 10                    // how often failures halve the limits at most: then they are one round of one row
 	slowest    = 3                     // how often long rounds do, because a part of the time of a round does not depend on its limits
 	longRound  = 50 * time.Millisecond // halves the limits of its target
 	shortRound = 25 * time.Millisecond // doubles them
@@ -132,7 +132,7 @@ func (t *Turns) Next(now time.Time) (id dispatcherd.JobID, l Limits, wait time.D
 	q.targets.Remove(turn)
 	q.since, q.round = q.since+1, turn.round
 	turn.again, turn.scale = false, max(turn.scale, t.scale)
-	return turn.id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1)}, 0
+	return turn.id, Limits{max(Full.Items>>turn.scale, 1), max(Full.Bytes>>turn.scale, 1), Full.Time >> turn.scale}, 0
 }
 
 // Done takes the result of a step: whether another one has something to do, whether that must wait for another transaction, and how long

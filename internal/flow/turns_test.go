@@ -197,7 +197,7 @@ func TestTargetWhoseSmallestStepFailsThreeTimesIsSetAside(t *testing.T) {
 		}
 		if turns.Failed(1, true, now) {
 			require.Equal(t, 8, n)
-			require.Equal(t, Limits{1, 4096}, l)
+			require.Equal(t, Limits{1, 4096, Full.Time >> smallest}, l)
 			break
 		}
 	}

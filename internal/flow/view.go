@@ -165,10 +165,11 @@ func (v *View) Looks() bool {
 	})
 }
 
-// Limits bound what a step reads and writes.
+// Limits bound what a round of a step reads and writes, and how long rounds follow each other in one transaction.
 type Limits struct {
-	Items int // jobs, dependants and rows moved, each
-	Bytes int // of payloads and results
+	Items int           // jobs, dependants and rows moved, each
+	Bytes int           // of payloads and results
+	Time  time.Duration // no round begins later than this after the begin of the step, except the first one
 }
 
 // Stop ends a pending or waiting row without a run.

@@ -22,9 +22,6 @@ type Store struct {
 	Sweep  claim.Connection // of expiry
 }
 
-// roundsTime bounds the rounds of a step. A chain of nodes that are cancelled needs one round for each of them.
-const roundsTime = 25 * time.Millisecond
-
 // lockNotAvailable is the SQLSTATE of a statement that has waited for the lock of another transaction for 50 ms.
 const lockNotAvailable = "55P03"
 
@@ -38,7 +35,8 @@ type Result struct {
 	Rounds     int
 }
 
-// Step does a step of a target: rounds of reading, deciding and writing in one transaction.
+// Step does a step of a target: rounds of reading, deciding and writing in one transaction. A chain of nodes that are cancelled needs one
+// round for each of them.
 func (s Store) Step(ctx context.Context, target dispatcherd.JobID, l flow.Limits) (r Result, err error) {
 	err = s.Do(ctx, func(conn claim.Session) (int, error) {
 		t := step{conn: conn.Conn, target: target, limits: l}
@@ -100,7 +98,7 @@ func (s *step) do(ctx context.Context) error {
 		}
 		batch = pgx.Batch{}
 		s.queue(&batch, &s.change)
-		if last = !s.Left || s.Busy || refused || time.Since(begun) > roundsTime; last {
+		if last = !s.Left || s.Busy || refused || time.Since(begun) > s.limits.Time; last {
 			batch.Queue("COMMIT")
 		}
 	}

@@ -101,7 +101,7 @@ func (c *chance) steps() {
 	require.NoError(c.t, err)
 	for _, d := range due[:c.IntN(len(due)+1)] {
 		n := []int{1, 2, 5, 1000}[c.IntN(4)]
-		_, err := c.Step(c.t.Context(), d.ID, flow.Limits{Items: n, Bytes: 1000 * n})
+		_, err := c.Step(c.t.Context(), d.ID, flow.Limits{Items: n, Bytes: 1000 * n, Time: flow.Full.Time})
 		require.NoError(c.t, err)
 	}
 	if tx != nil {

@@ -17,7 +17,7 @@ type Counted struct {
 	Retried int
 }
 
-var full = flow.Limits{Items: 1000, Bytes: 4 << 20}
+var full = flow.Full
 
 // step does a step, with lower limits after a failure as the service does: on a busy computer a step may take too long.
 func (s Settler) step(ctx context.Context, id dispatcherd.JobID) (r Result, err error) {

@@ -18,7 +18,7 @@ import (
 var flows = Trial{
 	Name: "flows",
 	About: "batches, flows and parents with children while workers are killed every 500 ms, a dispatcher every 2 s and " +
-		"Postgres every 7 s, and every tenth answer about ends is lost: " +
+		"Postgres every 7 s, and every fiftieth answer about ends is lost: " +
 		"each join fires once, after all ends, and no child outlives its parent",
 	Setup: stage.Setup{
 		Daemons:    3,
@@ -29,12 +29,13 @@ var flows = Trial{
 		Types:      types,
 		Rate:       20,
 		Structures: 16,
+		Steady:     true,
 	},
 	Jobs:  [3]int{200, 1000, 10_000},
 	Least: [3]time.Duration{15 * time.Second, time.Minute, 10 * time.Minute},
 	Trouble: func(ctx context.Context, s *Scene) error {
 		for _, d := range s.Daemons {
-			d.Database.Set(fault.Rules{LoseAnswers: 0.1, Lossy: []string{"stmtcache_", "done", "ended", "pending"}})
+			d.Database.Set(fault.Rules{LoseAnswers: 0.02, Lossy: []string{"stmtcache_", "done", "ended", "pending"}})
 		}
 		var (
 			inserting        sync.WaitGroup
