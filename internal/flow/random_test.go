@@ -281,7 +281,10 @@ func (h *history) expire() {
 	delete(h.bad, b.ID)
 }
 
-func (h *history) random() Limits { n := 1 + h.r.IntN(h.limits); return Limits{Items: n, Bytes: 10 * n} }
+func (h *history) random() Limits {
+	n := 1 + h.r.IntN(h.limits)
+	return Limits{Items: n, Bytes: 10 * n}
+}
 
 // steps does random steps of random targets.
 func (h *history) steps() {
