@@ -14,7 +14,7 @@ const (
 	moved = time.Second
 )
 
-// failurePause is the pause after a step that failed.
+// failurePause is the pause after a step that failed. The first pause is short: one lost connection does not mean that Postgres is away.
 var failurePause = timing.Backoff{Base: 20 * time.Millisecond, Max: 8 * time.Second}
 
 // Turn decides when the next step of a service begins, and what it is told. The caller begins the step when it is due, does it with

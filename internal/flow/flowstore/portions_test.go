@@ -12,6 +12,7 @@ import (
 
 	"github.com/dispatcherd/dispatcherd"
 	"github.com/dispatcherd/dispatcherd/internal/contract"
+	"github.com/dispatcherd/dispatcherd/internal/flow"
 )
 
 // fan returns a flow of a root and nodes that depend on it.
@@ -143,6 +144,25 @@ func TestManyMembersAreCancelledInPortions(t *testing.T) {
 	require.Equal(t, "cancelled", w.status(batch))
 	require.Equal(t, size, w.batch(batch).Cancelled)
 	require.True(t, w.batch(batch).Ended)
+}
+
+// A step after failures is a short transaction: it does one round, although there is more to do. With many rounds, each with the risk to
+// fail again, it might never succeed on a bad connection.
+func TestStepWithoutTimeDoesOneRound(t *testing.T) {
+	w := newWorld(t)
+	const size = 5
+	batch := w.open("ended")
+	w.members(batch, size)
+	w.cancelTree(batch)
+	one, long := flow.Limits{Items: 1, Bytes: 1000}, flow.Limits{Items: 1, Bytes: 1000, Time: time.Hour}
+	r, err := w.Step(t.Context(), dispatcherd.JobID(batch), one)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Rounds)
+	require.True(t, r.Left)
+	r, err = w.Step(t.Context(), dispatcherd.JobID(batch), long)
+	require.NoError(t, err)
+	require.Greater(t, r.Rounds, 1)
+	require.False(t, r.Left)
 }
 
 // large is a payload of 0.9 MB, which hardly can be compressed.
